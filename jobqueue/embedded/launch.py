@@ -7,8 +7,8 @@ change of user, which clears it. Identities:
 ``same``       the caller's user.
 ``namespace``  a user namespace in which the caller appears as uid 65534: PostgreSQL refuses to run as root,
                and outside the namespace the files keep the caller as their owner.
-``drop``       uid 65534, where namespaces are forbidden (most containers). It keeps CAP_DAC_OVERRIDE if it can,
-               so that it reaches a data folder or a program below folders that are root's alone.
+``drop``       uid 65534, where namespaces are forbidden (most containers). It keeps CAP_DAC_OVERRIDE if it
+               can, so that it reaches a data folder or a program below folders that are root's alone.
 ``probe``      only try whether ``namespace`` works; exit code 0 or 1.
 """
 

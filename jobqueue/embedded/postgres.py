@@ -57,10 +57,10 @@ NOT_DURABLE = {
 class PostgresServer:
     """One server process on one data folder.
 
-    *data_dir* is made by :meth:`start` when it does not exist. *socket_dir* must be short (the socket's path has
-    at most 103 bytes) and is made private. *durable* False trades safety for speed (tests). *log_file* takes
-    the server's messages; None: beside the data folder, with the suffix ``.log``. *settings* are further
-    server settings by name.
+    *data_dir* is made by :meth:`start` when it does not exist. *socket_dir* must be short (the socket's path
+    has at most 103 bytes) and is made private. *durable* False trades safety for speed (tests). *log_file*
+    takes the server's messages; None: beside the data folder, with the suffix ``.log``. *settings* are
+    further server settings by name. *identity* is one of ``launch.py``'s; None: what this user needs.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class PostgresServer:
         found = version_file.read_text(encoding="ascii").strip()
         if found != str(major):
             raise SetupError(
-                f"the data in {self.data_dir} is PostgreSQL {found}'s, and the server here is version {major}: "
+                f"the data in {self.data_dir} is PostgreSQL {found}'s, and this server is {major}: "
                 "move the folder away to begin anew, or let JOBQUEUE_PG_BIN name that version's bin folder"
             )
         self._stop_predecessor()
