@@ -1,0 +1,53 @@
+"""jobqueue: a job queue for people who already run PostgreSQL.
+
+The names below are the public ones. They are loaded on first use, so that ``python3 -m jobqueue`` also
+starts on a machine where nothing is installed yet (see ``bootstrap``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jobqueue.executors import (
+        EXECUTOR_REGISTRY,
+        BaseExecutor,
+        GiveUp,
+        RetryLater,
+        executor,
+        register,
+    )
+    from jobqueue.job import Job, NewJob
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "EXECUTOR_REGISTRY",
+    "BaseExecutor",
+    "GiveUp",
+    "Job",
+    "NewJob",
+    "RetryLater",
+    "__version__",
+    "executor",
+    "register",
+]
+
+_HOMES = {
+    "EXECUTOR_REGISTRY": "jobqueue.executors",
+    "BaseExecutor": "jobqueue.executors",
+    "GiveUp": "jobqueue.executors",
+    "RetryLater": "jobqueue.executors",
+    "executor": "jobqueue.executors",
+    "register": "jobqueue.executors",
+    "Job": "jobqueue.job",
+    "NewJob": "jobqueue.job",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'jobqueue' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

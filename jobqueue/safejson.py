@@ -1,0 +1,96 @@
+"""The gate for JSON values and text on their way into PostgreSQL.
+
+PostgreSQL refuses NUL in text and JSON, lone surrogates and non-finite numbers; deep nesting ends in a
+recursion error somewhere. Values are refused here by name instead, and text that must be stored whatever
+it says (errors, log lines) is cleaned.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import msgspec
+
+MAX_DEPTH = 64
+MAX_ERROR_CHARS = 10_000
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+class UnsafeValue(ValueError):
+    """A value that cannot be stored as JSON; the message says where and why."""
+
+
+def check_value(value: Any, path: str = "payload") -> None:
+    """Check that *value* can be stored as ``jsonb`` and read back unchanged.
+
+    Raises:
+        UnsafeValue: nesting deeper than 64, NUL or lone surrogates in text, NaN or infinity, a key that is
+            not text, or a Python type that JSON does not have.
+    """
+    # An explicit stack: the depth of hostile input must not become our own recursion.
+    stack: list[tuple[Any, str, int]] = [(value, path, 1)]
+    while stack:
+        item, where, depth = stack.pop()
+        if isinstance(item, str):
+            _check_text(item, where)
+        elif item is None or isinstance(item, (bool, int)):
+            continue
+        elif isinstance(item, float):
+            if not math.isfinite(item):
+                raise UnsafeValue(f"{where} is {item}: only finite numbers can be stored")
+        elif isinstance(item, (dict, list, tuple)):
+            if depth > MAX_DEPTH:
+                raise UnsafeValue(f"{_short(where)} is nested deeper than {MAX_DEPTH} levels")
+            stack.extend(_children(item, where, depth + 1))
+        else:
+            raise UnsafeValue(f"{where} is a {type(item).__name__}, which JSON does not have")
+
+
+def encode_value(value: Any, path: str) -> bytes:
+    """Check *value* and return its JSON text.
+
+    Raises:
+        UnsafeValue: as :func:`check_value`.
+    """
+    check_value(value, path)
+    return msgspec.json.encode(value)
+
+
+def clean_text(text: str, limit: int = MAX_ERROR_CHARS) -> str:
+    """Return *text* in a form PostgreSQL stores: no NUL, no lone surrogate, at most *limit* characters."""
+    if len(text) > limit:
+        text = f"{text[:limit]}… ({len(text)} characters)"
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def describe_exception(error: BaseException) -> str:
+    """Return ``TypeName: message``, also for exceptions whose own ``__str__`` fails."""
+    name = type(error).__name__
+    try:
+        message = str(error)
+    except BaseException:  # noqa: BLE001  a handler's exception may do anything, and must not stop the worker
+        message = "(its message could not be read)"
+    return clean_text(f"{name}: {message}" if message else name)
+
+
+def _check_text(text: str, where: str) -> None:
+    if "\x00" in text:
+        raise UnsafeValue(f"{_short(where)} holds a NUL character (U+0000), which cannot be stored")
+    if not text.isascii() and _UNSTORABLE.search(text):
+        raise UnsafeValue(f"{_short(where)} holds half a surrogate pair, which is not text")
+
+
+def _children(item: Any, where: str, depth: int) -> list[tuple[Any, str, int]]:
+    if not isinstance(item, dict):
+        return [(child, f"{where}[{index}]", depth) for index, child in enumerate(item)]
+    for key in item:
+        if not isinstance(key, str):
+            raise UnsafeValue(f"{_short(where)} has the key {key!r}: keys must be text")
+        _check_text(key, f"a key of {where}")
+    return [(child, f"{where}.{key}", depth) for key, child in item.items()]
+
+
+def _short(where: str) -> str:
+    return where if len(where) <= 100 else f"{where[:60]}…{where[-30:]}"

@@ -1,0 +1,1 @@
+"""The only code that speaks SQL. See README.md in this folder."""

@@ -1,0 +1,295 @@
+"""Everything that happens to a job. Each function runs the statement of its own name in ``sql/``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from jobqueue.errors import Conflict, NotFound, Unavailable
+from jobqueue.job import Claim, Job, JobFilter, JobLog, LogLevel, NewJob, Priority, Status
+from jobqueue.store.db import Connection, run
+
+_RACES = 5
+
+
+class CreateOutcome(msgspec.Struct, frozen=True):
+    """What became of one create: the job, whether it existed before, and whether that one's body differs."""
+
+    job: Job
+    is_replay: bool = False
+    is_mismatch: bool = False
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """A line an executor logged. *age_seconds* is the time since, so that the server's clock can date it."""
+
+    job_id: UUID
+    attempt: int
+    level: LogLevel
+    message: str
+    age_seconds: float
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How an attempt ended.
+
+    *kind* is ``completed``, ``failed`` (retried while attempts are left), ``gave_up`` (failed for good) or
+    ``stopped`` (it no longer owned the job). *delay_seconds* is the wait before a retry.
+    """
+
+    id: UUID
+    lease_token: UUID
+    kind: str
+    result: bytes | None = None
+    error: str | None = None
+    delay_seconds: float = 0.0
+
+
+async def create_jobs(connection: Connection, new: Sequence[NewJob], *, timeout: float = 10.0) -> list[CreateOutcome]:
+    """Write new jobs in one statement and return one outcome each, in order.
+
+    A job whose idempotency key is taken comes back as a replay of the job that owns the key; any number of
+    concurrent calls with one key create one job (failures.md K1, K2). In autocommit the jobs are committed
+    when this returns; inside the caller's transaction they commit with it.
+
+    Raises:
+        Unavailable: the database does not answer; nothing is known to be written.
+        psycopg.Error: the data was refused (see ``db.REFUSED``); nothing was written.
+    """
+    outcomes: dict[UUID, CreateOutcome] = {}
+    missing = list(new)
+    for _ in range(_RACES):
+        rows = await run(connection, "create_jobs", _columns(missing), timeout=timeout)
+        written = {row[0]: row for row in rows}
+        for job in missing:
+            if job.id in written:
+                outcomes[job.id] = CreateOutcome(_created(job, written[job.id]))
+        missing = [job for job in missing if job.id not in outcomes]
+        if not missing:
+            return [outcomes[job.id] for job in new]
+        owners = await get_jobs_by_key(connection, [str(job.idempotency_key) for job in missing], timeout=timeout)
+        for job in missing:
+            owner = owners.get(str(job.idempotency_key))
+            if owner is not None:
+                existing, request_hash = owner
+                outcomes[job.id] = CreateOutcome(existing, is_replay=True, is_mismatch=request_hash != job.request_hash)
+        # An owner that was removed in between leaves its key free: try again.
+        missing = [job for job in missing if job.id not in outcomes]
+        if not missing:
+            return [outcomes[job.id] for job in new]
+    raise Unavailable("The job that owns this idempotency key keeps changing; try again.")
+
+
+async def get_jobs_by_key(
+    connection: Connection, keys: Sequence[str], *, timeout: float = 10.0
+) -> dict[str, tuple[Job, bytes | None]]:
+    """Return the jobs that own *keys*, each with the fingerprint of the body it was created from."""
+    rows = await run(connection, "get_jobs_by_key", {"idempotency_keys": list(keys)}, timeout=timeout)
+    return {row[5]: (_job(row[:-1]), row[-1]) for row in rows}
+
+
+async def get_job(connection: Connection, job_id: UUID) -> Job | None:
+    """Return one job, or None."""
+    rows = await run(connection, "get_job", {"id": job_id})
+    return _job(rows[0]) if rows else None
+
+
+async def list_jobs(connection: Connection, wanted: JobFilter, *, page: int, page_size: int) -> list[Job]:
+    """Return one page of jobs, newest first. *page* counts from 1."""
+    params = {**_filter(wanted), "page_size": page_size, "first": (page - 1) * page_size}
+    return [_job(row) for row in await run(connection, "list_jobs", params)]
+
+
+async def count_jobs(connection: Connection, wanted: JobFilter) -> int:
+    """Return the exact number of jobs that match."""
+    return int((await run(connection, "count_jobs", _filter(wanted)))[0][0])
+
+
+async def has_job_of_type(connection: Connection, job_type: str) -> bool:
+    """Tell whether any job has this type."""
+    return bool((await run(connection, "has_job_of_type", {"type": job_type}))[0][0])
+
+
+async def list_job_logs(connection: Connection, job_id: UUID) -> list[JobLog]:
+    """Return a job's log, oldest first."""
+    rows = await run(connection, "list_job_logs", {"job_id": job_id})
+    return [
+        JobLog(id=row[0], job_id=row[1], level=LogLevel(row[2]), message=row[3], created_at=row[4]) for row in rows
+    ]
+
+
+async def append_job_logs(connection: Connection, lines: Sequence[LogLine]) -> None:
+    """Write lines to the logs of jobs. Lines of jobs that are gone are dropped."""
+    params = {
+        "job_ids": [line.job_id for line in lines],
+        "attempts": [line.attempt for line in lines],
+        "levels": [line.level.value for line in lines],
+        "messages": [line.message for line in lines],
+        "ages": [line.age_seconds for line in lines],
+    }
+    await run(connection, "append_job_logs", params)
+
+
+async def claim_jobs(
+    connection: Connection,
+    *,
+    types: Sequence[str],
+    max_jobs: int,
+    worker_id: UUID,
+    worker_name: str,
+    lease_seconds: float,
+    timeout: float = 10.0,
+) -> tuple[list[Claim], float | None]:
+    """Take up to *max_jobs* due jobs: queued → processing, the attempt counted.
+
+    Returns them in the order they are to start, and the seconds until the nearest future job, or None when
+    there is none or more jobs may be due right now.
+    """
+    rows = await run(
+        connection,
+        "claim_jobs",
+        {
+            "types": list(types),
+            "max_jobs": max_jobs,
+            "worker_id": worker_id,
+            "worker_name": worker_name,
+            "lease_seconds": lease_seconds,
+        },
+        timeout=timeout,
+    )
+    claims = [
+        Claim(
+            id=row[0],
+            lease_token=row[1],
+            type=row[2],
+            attempt=row[3],
+            max_attempts=row[4],
+            payload=row[5],
+            priority=row[6],
+            queue=row[7],
+            wait_seconds=max(row[8], 0.0),
+            trace_context=row[9],
+        )
+        for row in rows
+        if row[0] is not None
+    ]
+    return claims, rows[0][10]
+
+
+async def finish_jobs(
+    connection: Connection, outcomes: Sequence[Outcome], *, is_repeat: bool = False, timeout: float = 10.0
+) -> dict[UUID, Status]:
+    """Write how attempts ended. Returns the new status of each job that still belonged to its attempt.
+
+    A job that is missing from the answer was cancelled, recovered or removed; its outcome is dropped and that is
+    noted in its log. Not so with *is_repeat*: the answer to the first try was lost, so it may be our own write that
+    is found.
+    """
+    params = {
+        "ids": [outcome.id for outcome in outcomes],
+        "lease_tokens": [outcome.lease_token for outcome in outcomes],
+        "kinds": [outcome.kind for outcome in outcomes],
+        "results": [None if outcome.result is None else outcome.result.decode() for outcome in outcomes],
+        "errors": [outcome.error for outcome in outcomes],
+        "delays": [outcome.delay_seconds for outcome in outcomes],
+        "is_repeat": is_repeat,
+    }
+    rows = await run(connection, "finish_jobs", params, timeout=timeout)
+    return {row[0]: Status(row[1]) for row in rows}
+
+
+async def release_jobs(connection: Connection, held: Sequence[tuple[UUID, UUID]], *, timeout: float = 10.0) -> list[UUID]:
+    """Give back unfinished jobs (id, lease token): processing → queued, the attempt not counted."""
+    params = {"ids": [job_id for job_id, _ in held], "lease_tokens": [token for _, token in held]}
+    return [row[0] for row in await run(connection, "release_jobs", params, timeout=timeout)]
+
+
+async def cancel_job(connection: Connection, job_id: UUID, *, actor: str) -> Job:
+    """Cancel a job that is queued or processing; one that is cancelled already is returned as it is.
+
+    Raises:
+        NotFound: there is no such job.
+        Conflict: it is completed or failed.
+    """
+    for _ in range(_RACES):
+        rows = await run(connection, "cancel_job", {"id": job_id, "actor": actor})
+        if rows:
+            return _job(rows[0])
+        job = await get_job(connection, job_id)
+        if job is None:
+            raise NotFound(f"There is no job {job_id}.")
+        if job.status is Status.CANCELLED:
+            return job
+        if job.status in {Status.COMPLETED, Status.FAILED}:
+            raise Conflict(f"Job {job_id} cannot be cancelled: it is {job.status}.")
+    raise Unavailable(f"Job {job_id} keeps changing; try again.")
+
+
+async def prune_jobs(connection: Connection, *, retention_seconds: float, max_jobs: int = 1000) -> int:
+    """Remove up to *max_jobs* finished jobs past their retention, with their logs and keys; return how many."""
+    params = {"retention_seconds": retention_seconds, "max_jobs": max_jobs}
+    return len(await run(connection, "prune_jobs", params))
+
+
+def _job(row: Sequence[Any]) -> Job:
+    return Job(
+        id=row[0],
+        type=row[1],
+        payload=row[2],
+        priority=Priority(row[3]),
+        status=Status(row[4]),
+        idempotency_key=row[5],
+        attempts=row[6],
+        max_attempts=row[7],
+        next_retry_at=row[8],
+        created_at=row[9],
+        started_at=row[10],
+        completed_at=row[11],
+        error=row[12],
+        result=row[13],
+        queue=row[14],
+        next_run_at=row[15],
+    )
+
+
+def _created(new: NewJob, row: tuple[Any, ...]) -> Job:
+    return Job(
+        id=new.id,
+        type=new.type,
+        payload=msgspec.Raw(new.payload),
+        priority=new.priority,
+        status=Status.QUEUED,
+        idempotency_key=new.idempotency_key,
+        attempts=0,
+        max_attempts=new.max_attempts,
+        next_retry_at=None,
+        created_at=row[1],
+        started_at=None,
+        completed_at=None,
+        error=None,
+        result=None,
+        queue=new.queue,
+        next_run_at=row[2],
+    )
+
+
+def _columns(new: Sequence[NewJob]) -> dict[str, list[Any]]:
+    return {
+        "ids": [job.id for job in new],
+        "types": [job.type for job in new],
+        "payloads": [job.payload.decode() for job in new],
+        "priorities": [job.priority.value for job in new],
+        "queues": [job.queue for job in new],
+        "max_attempts": [job.max_attempts for job in new],
+        "run_ats": [job.run_at for job in new],
+        "idempotency_keys": [job.idempotency_key for job in new],
+        "request_hashes": [job.request_hash for job in new],
+        "trace_contexts": [job.trace_context for job in new],
+    }
+
+
+def _filter(wanted: JobFilter) -> dict[str, str | None]:
+    return {"status": wanted.status, "type": wanted.type, "priority": wanted.priority}

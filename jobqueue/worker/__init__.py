@@ -1,0 +1,1 @@
+"""A job runs. See README.md in this folder."""

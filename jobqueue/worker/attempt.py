@@ -1,0 +1,210 @@
+"""One attempt: call the executor, keep its time limit, and turn whatever it does into one outcome.
+
+Built on callbacks around a single task (or thread): at ten thousand jobs a second a second task per job would be
+felt. Invariant: exactly one report per attempt, and one end; the report may come before the end, when the
+executor ignores its time limit or its cancellation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+import threading
+import time
+from enum import Enum
+from typing import Any, Protocol
+
+import msgspec
+
+from jobqueue.backoff import retry_delay_seconds
+from jobqueue.errors import GiveUp, RetryLater
+from jobqueue.executors import BaseExecutor, decode_payload
+from jobqueue.executors.registry import is_async
+from jobqueue.job import Claim, LogLevel
+from jobqueue.safejson import UnsafeValue, clean_text, describe_exception, encode_value
+from jobqueue.store.jobs import LogLine, Outcome
+from jobqueue.worker.joblog import MAX_LINES, current_sink
+
+STOP_PATIENCE_SECONDS = 1.0
+"""How long a cancelled executor may take to end before its slot counts as stuck."""
+
+
+class StopReason(Enum):
+    """Why an attempt is told to stop."""
+
+    TIMED_OUT = "timed_out"
+    LOST = "lost"
+    RELEASED = "released"
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """The executor returned."""
+
+    value: Any
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """The executor raised."""
+
+    error: BaseException
+
+
+class Owner(Protocol):
+    """What an attempt tells the worker."""
+
+    def reported(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        """Take the one outcome; None: the job goes back untouched (it is being released)."""
+
+    def ended(self, attempt: Attempt) -> None:
+        """Note that the executor has ended."""
+
+    def logged(self, line: LogLine, logged_at: float) -> None:
+        """Take a line for the job's log. May be called from any thread; *logged_at* is a monotonic time."""
+
+
+class Attempt:
+    """One run of one job. *limit_seconds* is its time limit."""
+
+    def __init__(
+        self, claim: Claim, executor: BaseExecutor, owner: Owner, *, limit_seconds: float, result_max_bytes: int
+    ) -> None:
+        self.claim = claim
+        self.stop_reason: StopReason | None = None
+        self.is_reported = False
+        self.has_ended = False
+        self.is_written = False
+        self._executor = executor
+        self._owner = owner
+        self._limit_seconds = limit_seconds
+        self._result_max_bytes = result_max_bytes
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[Returned | Raised] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self._started = time.monotonic()
+        self._lines = 0
+
+    @property
+    def seconds(self) -> float:
+        """Time since the start."""
+        return time.monotonic() - self._started
+
+    def start(self) -> None:
+        """Start the executor. Returns at once; the owner hears the rest."""
+        context = contextvars.copy_context()
+        context.run(current_sink.set, self._log)
+        self._timer = self._loop.call_later(self._limit_seconds, self.stop, StopReason.TIMED_OUT)
+        if is_async(self._executor):
+            self._task = self._loop.create_task(self._execute(), context=context)
+            self._task.add_done_callback(self._task_done)
+        else:
+            # A thread of its own, not from a pool: one that hangs must not keep the process from exiting.
+            threading.Thread(
+                target=context.run, args=(self._execute_in_thread,), name=f"job-{self.claim.id}", daemon=True
+            ).start()
+
+    def stop(self, reason: StopReason) -> None:
+        """Tell the executor to stop. A task is cancelled; a thread cannot be, so its end is not waited for."""
+        if self.is_reported or self.stop_reason is not None:
+            return
+        self.stop_reason = reason
+        if self._task is None:
+            self._report(self._outcome_of_stop())
+            return
+        self._task.cancel()
+        self._patience = self._loop.call_later(STOP_PATIENCE_SECONDS, self.settle)
+
+    @property
+    def needs_release(self) -> bool:
+        """Tell whether the job is to be handed back: it was stopped for that, and nothing else was reported."""
+        return self.stop_reason is StopReason.RELEASED
+
+    def settle(self) -> None:
+        """Report now if that has not happened: there is no time left to wait for the executor."""
+        if not self.is_reported:
+            self._report(self._outcome_of_stop())
+
+    async def _execute(self) -> Returned | Raised:
+        try:
+            payload = decode_payload(self._executor, self.claim.payload)
+            return Returned(await self._executor.execute(str(self.claim.id), payload))
+        except BaseException as error:  # noqa: BLE001  SystemExit and the like end the job, never the worker
+            return Raised(error)
+
+    def _execute_in_thread(self) -> None:
+        end: Returned | Raised
+        try:
+            payload = decode_payload(self._executor, self.claim.payload)
+            end = Returned(self._executor.execute(str(self.claim.id), payload))
+        except BaseException as error:  # noqa: BLE001  as above
+            end = Raised(error)
+        try:
+            self._loop.call_soon_threadsafe(self._ended, end)
+        except RuntimeError:
+            return  # the worker is gone already
+
+    def _task_done(self, task: asyncio.Task[Returned | Raised]) -> None:
+        self._ended(Raised(asyncio.CancelledError()) if task.cancelled() else task.result())
+
+    def _ended(self, end: Returned | Raised) -> None:
+        self.has_ended = True
+        if not self.is_reported:
+            if self.stop_reason is None and self.seconds >= self._limit_seconds:
+                self.stop_reason = StopReason.TIMED_OUT  # it blocked the loop, so the timer could not fire
+            self._report(self._outcome_of_end(end) if self.stop_reason is None else self._outcome_of_stop())
+        self._owner.ended(self)
+
+    def _report(self, outcome: Outcome | None) -> None:
+        for timer in (self._timer, self._patience):
+            if timer is not None:
+                timer.cancel()
+        self.is_reported = True
+        self._owner.reported(self, outcome)
+
+    def _outcome_of_stop(self) -> Outcome | None:
+        if self.stop_reason is StopReason.RELEASED:
+            return None
+        if self.stop_reason is StopReason.LOST:
+            return Outcome(id=self.claim.id, lease_token=self.claim.lease_token, kind="stopped")
+        return self._failed(f"Execution timed out after {self._limit_seconds:g}s")
+
+    def _outcome_of_end(self, end: Returned | Raised) -> Outcome:
+        if isinstance(end, Returned):
+            return self._completed(end.value)
+        if isinstance(end.error, GiveUp):
+            return self._failed(clean_text(str(end.error)), kind="gave_up")
+        if isinstance(end.error, RetryLater):
+            return self._failed(clean_text(str(end.error)), delay=end.error.delay_seconds)
+        if isinstance(end.error, msgspec.DecodeError):
+            return self._failed(f"The payload cannot be read: {clean_text(str(end.error))}")
+        return self._failed(describe_exception(end.error))
+
+    def _completed(self, value: Any) -> Outcome:
+        try:
+            result = encode_value(value, "result")
+        except (UnsafeValue, msgspec.EncodeError, RecursionError, OverflowError) as error:
+            return self._failed(f"The result cannot be stored: {describe_exception(error)}")
+        if len(result) > self._result_max_bytes:
+            return self._failed(
+                f"The result cannot be stored: it has {len(result)} bytes, "
+                f"RESULT_MAX_BYTES allows {self._result_max_bytes}"
+            )
+        return Outcome(id=self.claim.id, lease_token=self.claim.lease_token, kind="completed", result=result)
+
+    def _failed(self, error: str, *, kind: str = "failed", delay: float | None = None) -> Outcome:
+        if delay is None:
+            jitter = random.uniform(0.5, 1.5)  # noqa: S311  spreads retries, nothing secret
+            delay = retry_delay_seconds(self.claim.attempt, jitter)
+        return Outcome(
+            id=self.claim.id, lease_token=self.claim.lease_token, kind=kind, error=error, delay_seconds=delay
+        )
+
+    def _log(self, level: LogLevel, message: str) -> None:
+        self._lines += 1
+        if self._lines > MAX_LINES:
+            return
+        if self._lines == MAX_LINES:
+            level, message = LogLevel.WARNING, f"Further lines of this attempt are dropped (limit {MAX_LINES})"
+        line = LogLine(self.claim.id, self.claim.attempt, level, clean_text(message), 0.0)
+        self._owner.logged(line, time.monotonic())

@@ -1,0 +1,98 @@
+"""Timers that every worker runs: recovery of lost jobs, pruning, the mirror of the depths.
+
+Safe on any number of workers at once: each statement skips rows that another is changing, and checks everything again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from jobqueue.backoff import retry_delay_seconds
+from jobqueue.errors import Unavailable
+from jobqueue.settings import Settings
+from jobqueue.store import jobs, stats, workers
+from jobqueue.store.db import Line
+from jobqueue.store.mirror import write_depths
+from jobqueue.store.redis import Redis
+from jobqueue.telemetry import QUEUE_DEPTH, RECOVERY_ACTIONS
+
+PRUNE_SECONDS = 60.0
+MIRROR_SECONDS = 2.0
+_PAGE = 200
+
+log = structlog.get_logger("jobqueue.worker")
+
+
+class Maintenance:
+    """Runs the timers on one connection, each at its own pace. *recovered* is called after lost jobs were put back."""
+
+    def __init__(self, settings: Settings, redis: Redis, recovered: Callable[[], None]) -> None:
+        self._settings = settings
+        self._redis = redis
+        self._recovered = recovered
+        self._line = Line(settings, "worker-maintenance")
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as timers:
+                timers.create_task(_every(self._settings.recovery_interval_seconds, self._recover))
+                timers.create_task(_every(MIRROR_SECONDS, self._mirror))
+                timers.create_task(_every(PRUNE_SECONDS, self._prune))
+        finally:
+            await self._line.close()
+
+    async def _recover(self) -> None:
+        stuck_seconds = self._settings.recovery_stuck_threshold_minutes * 60
+        while True:
+            async with self._line.use() as connection:
+                lost = await workers.list_lost_jobs(
+                    connection,
+                    lease_seconds=self._settings.lease_seconds,
+                    stuck_seconds=stuck_seconds,
+                    max_jobs=_PAGE,
+                )
+                delays = [retry_delay_seconds(job.attempts, random.uniform(0.5, 1.5)) for job in lost]  # noqa: S311
+                done = await workers.recover_jobs(connection, lost, delays, stuck_seconds=stuck_seconds) if lost else {}
+            for job_id, status in done.items():
+                RECOVERY_ACTIONS.labels(status.value).inc()
+                log.warning("job_recovered", job_id=str(job_id), status=status.value)
+            if done:
+                self._recovered()
+            if len(done) < _PAGE:
+                return
+
+    async def _prune(self) -> None:
+        async with self._line.use() as connection:
+            await workers.prune_workers(connection, silent_seconds=4 * self._settings.lease_seconds)
+        if not self._settings.retention_days:
+            return
+        removed = _PAGE
+        while removed:
+            async with self._line.use() as connection:
+                removed = await jobs.prune_jobs(
+                    connection, retention_seconds=self._settings.retention_days * 86_400
+                )
+
+    async def _mirror(self) -> None:
+        async with self._line.use() as connection:
+            depths = await stats.queue_depths(connection)
+        for name in ("fifo", "priority", "retry", "scheduled"):
+            QUEUE_DEPTH.labels(name).set(getattr(depths, name))
+        await write_depths(self._redis, depths)
+
+
+async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    """Run *work* at once and then every *seconds*; the database being away only delays it."""
+    while True:
+        started = time.monotonic()
+        try:
+            await work()
+        except Unavailable as error:
+            log.warning("maintenance_waits", task=work.__name__.strip("_"), error=str(error))
+        await asyncio.sleep(max(0.05, seconds - (time.monotonic() - started)))

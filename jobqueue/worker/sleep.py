@@ -1,0 +1,111 @@
+"""When the claim loop sleeps, for how long, and who may wake it.
+
+Sleeps until notified, until the nearest future job is due, or POLL_SECONDS. While it sleeps the worker's record says
+so, which makes inserts send a notification; a busy worker is not notified, because NOTIFY makes commits wait for
+each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from uuid import UUID
+
+import structlog
+
+from jobqueue.errors import Unavailable
+from jobqueue.settings import Settings
+from jobqueue.store import workers
+from jobqueue.store.db import Line
+from jobqueue.telemetry import WORKER_IDLE_SECONDS
+
+_BUSY_AFTER_FULL_CLAIMS = 3
+_DWELL_SECONDS = 1.0
+_SECOND_LOOK_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 2.0
+
+log = structlog.get_logger("jobqueue.worker")
+
+
+class Sleeper:
+    """The sleep of one claim loop."""
+
+    def __init__(self, settings: Settings, worker_id: UUID, line: Line) -> None:
+        self._settings = settings
+        self._worker_id = worker_id
+        self._line = line
+        self._hint = asyncio.Event()
+        self._is_marked_idle = True  # a new worker's record says so
+        self._marked_at = 0.0
+        self._full_claims = 0
+        self._next_due_at: float | None = None
+        self._failures = 0
+        self._second_look = True
+
+    def wake(self) -> None:
+        """Look again now: something may be due."""
+        self._hint.set()
+
+    def expect_due(self, delay_seconds: float) -> None:
+        """Note that a job will be due then (a retry that this worker itself has just written)."""
+        due_at = time.monotonic() + delay_seconds
+        if self._next_due_at is None or due_at < self._next_due_at:
+            self._next_due_at = due_at
+
+    def about_to_look(self) -> None:
+        """Forget earlier hints: the look that follows sees what they were about."""
+        self._hint.clear()
+        self._next_due_at = None
+
+    async def after_claim(self, *, wanted: int, got: int, next_due_seconds: float | None) -> None:
+        """Sleep if the claim came back short."""
+        self._failures = 0
+        if got >= wanted:
+            self._full_claims += 1
+            if self._full_claims >= _BUSY_AFTER_FULL_CLAIMS:
+                await self._mark(is_idle=False)
+            return
+        self._full_claims = 0
+        if next_due_seconds is not None:
+            self.expect_due(next_due_seconds)
+        if not self._is_marked_idle:
+            # Inserts that ran before the mark was visible sent no notification: look once more first.
+            await self._mark(is_idle=True)
+            self._second_look = True
+            return
+        seconds = self._settings.poll_seconds
+        if self._second_look:
+            seconds, self._second_look = min(seconds, _SECOND_LOOK_SECONDS), False
+        await self._sleep(seconds)
+
+    async def after_failure(self, error: Unavailable, stop: asyncio.Event) -> None:
+        """Pause after the database did not answer, a little longer each time."""
+        pause = min(0.1 * 2 ** min(self._failures, 10), _LONGEST_PAUSE_SECONDS)
+        self._failures += 1
+        self._second_look = True
+        log.warning("claim_failed", error=str(error), seconds=pause)
+        try:
+            await asyncio.wait_for(stop.wait(), pause)
+        except TimeoutError:
+            return
+
+    async def _sleep(self, seconds: float) -> None:
+        if self._next_due_at is not None:
+            seconds = min(seconds, max(0.0, self._next_due_at - time.monotonic()))
+        started = time.monotonic()
+        timer = asyncio.get_running_loop().call_later(seconds, self._hint.set)
+        await self._hint.wait()
+        timer.cancel()
+        WORKER_IDLE_SECONDS.inc(time.monotonic() - started)
+
+    async def _mark(self, *, is_idle: bool) -> None:
+        if is_idle == self._is_marked_idle or (not is_idle and time.monotonic() - self._marked_at < _DWELL_SECONDS):
+            return
+        try:
+            async with self._line.use() as connection:
+                await workers.set_worker_idle(connection, self._worker_id, is_idle=is_idle)
+        except Unavailable as error:
+            log.warning("idle_mark_failed", error=str(error))
+            return
+        self._is_marked_idle = is_idle
+        self._marked_at = time.monotonic()

@@ -1,0 +1,67 @@
+"""Noticing jobs that are no longer ours.
+
+Looks when told by NOTIFY that something was cancelled, and every POLL_SECONDS (at most one) while jobs run, so that a
+running job hears of its cancellation within a second on any machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from uuid import UUID
+
+import structlog
+
+from jobqueue.errors import Unavailable
+from jobqueue.settings import Settings
+from jobqueue.store import workers
+from jobqueue.store.db import Line
+from jobqueue.worker.heartbeat import Holdings
+
+_LONGEST_POLL_SECONDS = 0.8
+
+log = structlog.get_logger("jobqueue.worker")
+
+
+class Watch:
+    """Calls *lost(job id, lease token, present status)* for held jobs that belong to this worker no longer."""
+
+    def __init__(self, settings: Settings, holdings: Holdings, lost: Callable[[UUID, UUID, str], None]) -> None:
+        self._settings = settings
+        self._holdings = holdings
+        self._lost = lost
+        self._line = Line(settings, "worker-watch")
+        self._hint = asyncio.Event()
+
+    def look(self) -> None:
+        """Look now (something was cancelled somewhere)."""
+        self._hint.set()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        try:
+            while True:
+                await self._wait()
+                held = dict(self._holdings.snapshot())
+                if held:
+                    await self._look(held)
+        finally:
+            await self._line.close()
+
+    async def _wait(self) -> None:
+        try:
+            await asyncio.wait_for(self._hint.wait(), min(self._settings.poll_seconds, _LONGEST_POLL_SECONDS))
+        except TimeoutError:
+            return
+        finally:
+            self._hint.clear()
+
+    async def _look(self, held: dict[UUID, UUID]) -> None:
+        try:
+            async with self._line.use() as connection:
+                lost = await workers.list_lost_leases(connection, list(held.items()))
+        except Unavailable as error:
+            log.warning("watch_failed", error=str(error))
+            return
+        for job_id, status in lost.items():
+            self._lost(job_id, held[job_id], status)

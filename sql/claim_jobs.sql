@@ -1,0 +1,77 @@
+-- Takes due jobs for one worker: queued → processing, with a new lease token, the attempt counted and logged.
+--
+-- One scan per priority value instead of one ORDER BY over all: with a million future jobs of a higher priority
+-- in front, the single scan walks them all on servers before 18 (40 ms against 0.75 ms). The scans run one
+-- after the other because each LIMIT reads the count of those before it; a scan with nothing left to take does
+-- not run. MATERIALIZED keeps the planner from running a locking scan twice. The fifo lane comes last: it is
+-- served only when no due priority job is left for this worker. The last column is the time until the nearest future job, read only when there was not enough to do.
+--
+-- caller: store.jobs.claim_jobs
+-- params: types this worker can run; max_jobs = free slots; worker_id; worker_name for the log; lease_seconds
+-- index: jobs_claim_idx, jobs_fifo_idx
+-- locks: the rows it takes, in claim order, skipping rows that others hold; READ COMMITTED
+WITH high AS MATERIALIZED (
+  SELECT id FROM jobs
+  WHERE status = 'queued' AND lane = 'priority' AND priority = 'high'
+    AND next_run_at <= now() AND type = ANY(%(types)s::text[])
+  ORDER BY priority, next_run_at, created_at, id
+  LIMIT %(max_jobs)s::int
+  FOR UPDATE SKIP LOCKED
+), medium AS MATERIALIZED (
+  SELECT id FROM jobs
+  WHERE status = 'queued' AND lane = 'priority' AND priority = 'medium'
+    AND next_run_at <= now() AND type = ANY(%(types)s::text[])
+  ORDER BY priority, next_run_at, created_at, id
+  LIMIT %(max_jobs)s::int - (SELECT count(*) FROM high)
+  FOR UPDATE SKIP LOCKED
+), low AS MATERIALIZED (
+  SELECT id FROM jobs
+  WHERE status = 'queued' AND lane = 'priority' AND priority = 'low'
+    AND next_run_at <= now() AND type = ANY(%(types)s::text[])
+  ORDER BY priority, next_run_at, created_at, id
+  LIMIT %(max_jobs)s::int - (SELECT count(*) FROM high) - (SELECT count(*) FROM medium)
+  FOR UPDATE SKIP LOCKED
+), fifo AS MATERIALIZED (
+  SELECT id FROM jobs
+  WHERE status = 'queued' AND lane = 'fifo'
+    AND next_run_at <= now() AND type = ANY(%(types)s::text[])
+  ORDER BY created_at, id
+  LIMIT %(max_jobs)s::int - (SELECT count(*) FROM high) - (SELECT count(*) FROM medium) - (SELECT count(*) FROM low)
+  FOR UPDATE SKIP LOCKED
+), due AS (
+  SELECT id FROM high UNION ALL SELECT id FROM medium UNION ALL SELECT id FROM low UNION ALL SELECT id FROM fifo
+), claimed AS (
+  UPDATE jobs
+  SET status = 'processing',
+      attempts = attempts + 1,
+      started_at = now(),
+      worker_id = %(worker_id)s,
+      lease_token = gen_random_uuid(),
+      lease_expires_at = now() + make_interval(secs => %(lease_seconds)s::float8)
+  FROM due
+  WHERE jobs.id = due.id AND jobs.status = 'queued'
+  RETURNING jobs.id, lease_token, type, attempts, max_attempts, payload, priority, queue, lane,
+            next_run_at, created_at, trace_context
+), logged AS (
+  INSERT INTO job_logs (job_id, attempt, event, message)
+  SELECT id, attempts, 'claimed',
+         format('Claimed by worker %%s: executor %%s started, attempt %%s/%%s',
+                %(worker_name)s::text, type, attempts, max_attempts)
+  FROM claimed
+), idle AS (
+  SELECT CASE WHEN (SELECT count(*) FROM due) < %(max_jobs)s::int THEN (
+    SELECT extract(epoch FROM min(nearest.next_run_at) - now())::float8
+    FROM (VALUES ('high'::job_priority), ('medium'), ('low')) AS level (priority),
+      LATERAL (
+        SELECT next_run_at FROM jobs
+        WHERE status = 'queued' AND lane = 'priority' AND jobs.priority = level.priority AND next_run_at > now()
+        ORDER BY next_run_at
+        LIMIT 1
+      ) AS nearest
+  ) END AS seconds
+)
+SELECT claimed.id, lease_token, type, attempts, max_attempts, payload, claimed.priority::text, queue,
+       extract(epoch FROM now() - next_run_at)::float8, trace_context, idle.seconds
+FROM idle LEFT JOIN claimed ON true
+ORDER BY lane, CASE lane WHEN 'priority' THEN claimed.priority END, CASE lane WHEN 'priority' THEN next_run_at END,
+         created_at, claimed.id

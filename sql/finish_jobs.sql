@@ -1,0 +1,55 @@
+-- Writes the outcomes of attempts, several jobs' together: processing → completed, failed, or queued for a retry.
+-- Whose lease token no longer matches changes nothing; that is noted in the job's log. The database decides
+-- between retry and failed, since it knows the attempts.
+-- caller: store.jobs.finish_jobs
+-- params: arrays ids, lease_tokens, kinds (completed | failed | gave_up | stopped), results (JSON text or null),
+--         errors, delays (seconds before a retry); is_repeat (the same outcomes may have been written before)
+-- index: jobs_pkey
+-- locks: the rows it finishes; nobody else locks several running rows without skipping locked ones
+WITH outcome AS MATERIALIZED (
+  SELECT *
+  FROM unnest(
+    %(ids)s::uuid[], %(lease_tokens)s::uuid[], %(kinds)s::text[], %(results)s::text[], %(errors)s::text[],
+    %(delays)s::float8[]
+  ) AS given (id, lease_token, kind, result, error, delay)
+), finished AS (
+  UPDATE jobs
+  SET status = CASE
+        WHEN kind = 'completed' THEN 'completed'
+        WHEN kind = 'gave_up' OR attempts >= max_attempts THEN 'failed'
+        ELSE 'queued' END::job_status,
+      completed_at = CASE WHEN kind IN ('completed', 'gave_up') OR attempts >= max_attempts THEN now() END,
+      next_run_at = CASE
+        WHEN kind = 'failed' AND attempts < max_attempts THEN now() + make_interval(secs => delay)
+        ELSE next_run_at END,
+      result = outcome.result::jsonb,
+      error = outcome.error,
+      lease_token = NULL,
+      lease_expires_at = NULL
+  FROM outcome
+  WHERE jobs.id = outcome.id AND jobs.status = 'processing' AND jobs.lease_token = outcome.lease_token
+    AND kind <> 'stopped'
+  RETURNING jobs.id, jobs.status, attempts, max_attempts, outcome.error, delay,
+            extract(epoch FROM clock_timestamp() - started_at) AS seconds
+), logged AS (
+  INSERT INTO job_logs (job_id, attempt, level, event, message, created_at)
+  SELECT id, attempts,
+         CASE status WHEN 'completed' THEN 'info' WHEN 'failed' THEN 'error' ELSE 'warning' END::log_level,
+         CASE status WHEN 'queued' THEN 'retried' ELSE status::text END,
+         CASE status
+           WHEN 'completed' THEN format('Completed in %%s s', round(seconds, 3))
+           WHEN 'failed' THEN format('Attempt %%s/%%s failed: %%s; the job has failed for good', attempts, max_attempts, error)
+           ELSE format('Attempt %%s/%%s failed: %%s; next attempt in %%s s', attempts, max_attempts, error, round(delay::numeric, 1))
+         END,
+         clock_timestamp()
+  FROM finished
+), discarded AS (
+  INSERT INTO job_logs (job_id, level, event, message, created_at)
+  SELECT jobs.id, 'warning', 'discarded',
+         format('An attempt that no longer owned the job ended (%%s); its result was discarded',
+                CASE kind WHEN 'completed' THEN 'it returned a result' ELSE coalesce(error, 'it was stopped') END),
+         clock_timestamp()
+  FROM outcome JOIN jobs USING (id)
+  WHERE NOT %(is_repeat)s AND NOT EXISTS (SELECT FROM finished WHERE finished.id = outcome.id)
+)
+SELECT id, status::text FROM finished

@@ -1,0 +1,37 @@
+-- Takes lost jobs from owners that are gone: processing → queued with backoff, or failed after the last attempt.
+-- The claim counted the attempt, so nothing is counted here.
+-- caller: store.workers.recover_jobs
+-- params: arrays ids, lease_tokens, delays (seconds); stuck_seconds
+-- index: jobs_pkey
+-- locks: the rows it recovers, skipping locked ones (their owner is writing)
+WITH lost AS MATERIALIZED (
+  SELECT jobs.id, given.delay
+  FROM jobs JOIN unnest(%(ids)s::uuid[], %(lease_tokens)s::uuid[], %(delays)s::float8[]) AS given (id, lease_token, delay)
+    ON jobs.id = given.id AND jobs.lease_token = given.lease_token
+  WHERE jobs.status = 'processing'
+    AND (lease_expires_at < now()
+      OR (lease_expires_at IS NULL
+        AND coalesce(started_at, created_at) < now() - make_interval(secs => %(stuck_seconds)s::float8)))
+  FOR UPDATE OF jobs SKIP LOCKED
+), recovered AS (
+  UPDATE jobs
+  SET status = CASE WHEN attempts >= max_attempts THEN 'failed' ELSE 'queued' END::job_status,
+      completed_at = CASE WHEN attempts >= max_attempts THEN now() END,
+      next_run_at = CASE WHEN attempts >= max_attempts THEN next_run_at ELSE now() + make_interval(secs => delay) END,
+      error = format('Worker lost: the lease of attempt %%s/%%s ran out', attempts, max_attempts),
+      lease_token = NULL,
+      lease_expires_at = NULL
+  FROM lost
+  WHERE jobs.id = lost.id AND jobs.status = 'processing'
+  RETURNING jobs.id, jobs.status, attempts, max_attempts, worker_id, delay
+), logged AS (
+  INSERT INTO job_logs (job_id, attempt, level, event, message)
+  SELECT id, attempts,
+         CASE status WHEN 'failed' THEN 'error' ELSE 'warning' END::log_level,
+         CASE status WHEN 'failed' THEN 'failed' ELSE 'recovered' END,
+         format('Recovered: worker %%s stopped renewing the lease of attempt %%s/%%s; %%s', worker_id, attempts, max_attempts,
+                CASE status WHEN 'failed' THEN 'the job has failed for good'
+                ELSE format('next attempt in %%s s', round(delay::numeric, 1)) END)
+  FROM recovered
+)
+SELECT id, status::text FROM recovered

@@ -1,0 +1,19 @@
+-- Gives unfinished jobs back at shutdown: processing → queued, the attempt taken back, at their old place.
+-- caller: store.jobs.release_jobs
+-- params: arrays ids, lease_tokens
+-- index: jobs_pkey
+-- locks: the rows it releases
+WITH released AS (
+  UPDATE jobs
+  SET status = 'queued', attempts = attempts - 1, started_at = NULL, lease_token = NULL, lease_expires_at = NULL
+  FROM unnest(%(ids)s::uuid[], %(lease_tokens)s::uuid[]) AS held (id, lease_token)
+  WHERE jobs.id = held.id AND jobs.status = 'processing' AND jobs.lease_token = held.lease_token
+  RETURNING jobs.id, attempts
+), logged AS (
+  INSERT INTO job_logs (job_id, attempt, event, message, created_at)
+  SELECT id, attempts + 1, 'released', 'Released by a stopping worker; this attempt does not count', clock_timestamp()
+  FROM released
+), woken AS (
+  SELECT pg_notify('jobqueue_jobs', '') WHERE EXISTS (SELECT FROM released)
+)
+SELECT id FROM released LEFT JOIN woken ON true
