@@ -29,10 +29,10 @@ def main() -> None:
     arguments = sys.argv[1:]
     missing = missing_modules(arguments)
     if missing or sys.version_info < OLDEST_PYTHON:
-        from jobqueue.bootstrap import enter_environment  # noqa: PLC0415  not needed by any other start
+        from jobqueue.bootstrap import enter_environment
 
         enter_environment(arguments, missing)
-    from jobqueue.cli import main as run  # noqa: PLC0415  imports the dependencies
+    from jobqueue.cli import main as run
 
     run()
 

@@ -148,9 +148,7 @@ def _make(folder: Path, extras: Sequence[str], lock: int) -> None:
         _byte_compile()
         _write_stamp(folder, {"wanted": fingerprint(), "interpreter": _interpreter(), "extras": extras})
     except OSError as error:
-        raise BootstrapError(
-            f"{folder} cannot be made ({error}); JOBQUEUE_VENV names another place"
-        ) from error
+        raise BootstrapError(f"{folder} cannot be made ({error}); JOBQUEUE_VENV names another place") from error
     _say(f"ready after {time.monotonic() - started:.0f} s; the next start needs none of this")
 
 
@@ -202,9 +200,7 @@ def _run(command: Sequence[str], lock: int) -> str | None:
     """
     with tempfile.TemporaryFile() as output:
         try:
-            code = subprocess.call(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[lock]
-            )
+            code = subprocess.call(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[lock])
         except OSError as error:
             return f"  {command[0]}: {error}"
         if code == 0:

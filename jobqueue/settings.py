@@ -40,7 +40,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ""
     database_timeout_seconds: Annotated[
-        Seconds, Meta(description="Longest wait for an answer of the database before the connection is given up.")
+        Seconds,
+        Meta(description="Longest wait for an answer of the database before the connection is given up."),
     ] = 10.0
     database_pool_size: Annotated[
         int, Meta(ge=1, le=200, description="Connections an API process keeps for reading.")
@@ -63,9 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 10
     trusted_proxies: Annotated[
         str,
-        Meta(
-            description="Comma-separated addresses or networks whose X-Forwarded-For is believed; empty: none."
-        ),
+        Meta(description="Comma-separated addresses or networks whose X-Forwarded-For is believed; empty: none."),
     ] = ""
     idempotency_strict: Annotated[
         bool, Meta(description="Answer 422 when an idempotency key comes again with another body.")
@@ -74,9 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, Meta(ge=1_024, le=67_108_864, description="Largest request body; a larger one is answered 413.")
     ] = 262_144
 
-    worker_concurrency: Annotated[
-        int, Meta(ge=1, le=1_000, description="Jobs one worker process runs at once.")
-    ] = 4
+    worker_concurrency: Annotated[int, Meta(ge=1, le=1_000, description="Jobs one worker process runs at once.")] = 4
     job_max_execution_seconds: Annotated[
         Seconds, Meta(description="Time limit of an attempt whose executor does not set its own.")
     ] = 300.0
@@ -106,14 +103,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 25.0
     retention_days: Annotated[
         Annotated[float, Meta(ge=0, le=36_500)],
-        Meta(
-            description="Finished jobs, their logs and their idempotency keys are removed after this; "
-            "0: never."
-        ),
+        Meta(description="Finished jobs, their logs and their idempotency keys are removed after this; 0: never."),
     ] = 30.0
-    metrics_port: Annotated[
-        Port, Meta(description="Port of the worker's Prometheus metrics; 0: off.")
-    ] = 8001
+    metrics_port: Annotated[Port, Meta(description="Port of the worker's Prometheus metrics; 0: off.")] = 8001
 
     jobqueue_executors: Annotated[
         str, Meta(description="Comma-separated modules that register your own job types.")
@@ -152,9 +144,7 @@ def split_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def load_settings(
-    environ: Mapping[str, str] | None = None, dotenv: Path | None = None, **overrides: Any
-) -> Settings:
+def load_settings(environ: Mapping[str, str] | None = None, dotenv: Path | None = None, **overrides: Any) -> Settings:
     """Read the settings.
 
     *environ* defaults to the process environment, *dotenv* to ``.env`` in the working folder. *overrides*
@@ -229,9 +219,7 @@ def describe_settings() -> list[tuple[str, str, str]]:
     rows = []
     for field in msgspec.structs.fields(Settings):
         meaning = next(
-            meta.description
-            for meta in reversed(getattr(hints[field.name], "__metadata__", ()))
-            if meta.description
+            meta.description for meta in reversed(getattr(hints[field.name], "__metadata__", ())) if meta.description
         )
         rows.append((field.name.upper(), _default_text(field.default), meaning))
     return rows

@@ -46,7 +46,9 @@ JOBS_ACTIVE = Gauge("jobqueue_jobs_active", "Jobs this worker holds.")
 QUEUE_DEPTH = Gauge("jobqueue_queue_depth", "Waiting jobs by what they wait for.", ["queue"])
 DB_POOL_SIZE = Gauge("jobqueue_db_pool_size", "Open reading connections.")
 REDIS_POOL_CONNECTIONS = Gauge("jobqueue_redis_pool_connections", "Open Redis connections.")
-THREADS_LEFT_BEHIND = Gauge("jobqueue_worker_stuck_executors", "Executors that ignore their time limit or cancellation.")
+THREADS_LEFT_BEHIND = Gauge(
+    "jobqueue_worker_stuck_executors", "Executors that ignore their time limit or cancellation."
+)
 
 
 def configure_logging(level: str) -> None:

@@ -47,7 +47,7 @@ WITH outcome AS MATERIALIZED (
   INSERT INTO job_logs (job_id, level, event, message, created_at)
   SELECT jobs.id, 'warning', 'discarded',
          format('An attempt that no longer owned the job ended (%%s); its result was discarded',
-                CASE kind WHEN 'completed' THEN 'it returned a result' ELSE coalesce(error, 'it was stopped') END),
+                CASE kind WHEN 'completed' THEN 'it returned a result' ELSE coalesce(outcome.error, 'it was stopped') END),
          clock_timestamp()
   FROM outcome JOIN jobs USING (id)
   WHERE NOT %(is_repeat)s AND NOT EXISTS (SELECT FROM finished WHERE finished.id = outcome.id)

@@ -53,27 +53,33 @@ async def _check_database(settings: Settings) -> AsyncIterator[Finding]:
     try:
         version, is_read_only = await check_database(connection)
         state = "is read-only" if is_read_only else "answers"
-        yield (_FAILED if is_read_only else _PASSED), f"PostgreSQL {version} at {where(settings.database_url)} {state}"
+        yield (
+            (_FAILED if is_read_only else _PASSED),
+            f"PostgreSQL {version} at {where(settings.database_url)} {state}",
+        )
         revision, needed = current_revision(settings.database_url), newest_revision()
         if revision is None or revision < needed:
-            yield _FAILED, f"schema is at {revision or 'nothing'}, this version needs {needed}: run `jobqueue migrate`"
+            yield (
+                _FAILED,
+                f"schema is at {revision or 'nothing'}, this version needs {needed}: run `jobqueue migrate`",
+            )
             return
         yield _PASSED, f"schema is at {revision}"
         alive = [w for w in await list_workers(connection) if w.silent_seconds < 3 * settings.heartbeat_seconds]
         names = ", ".join(f"{w.hostname}:{w.pid} ({w.running}/{w.concurrency} running)" for w in alive)
-        yield (_PASSED, f"workers: {names}") if alive else (_NOTE, "no worker is running: start `jobqueue worker`")
+        yield ((_PASSED, f"workers: {names}") if alive else (_NOTE, "no worker is running: start `jobqueue worker`"))
     finally:
         await connection.close()
 
 
 async def _check_redis(settings: Settings) -> AsyncIterator[Finding]:
-    from jobqueue.store.redis import open_redis
+    from jobqueue.store.redis import RedisAway, RedisLink
 
-    redis = open_redis(settings)
+    redis = RedisLink(settings)
     try:
-        if await redis.ping():
-            yield _PASSED, "Redis answers"
-        else:
-            yield _NOTE, "Redis does not answer: rate limits are counted per process, depths come from PostgreSQL"
+        await redis.call("ping", lambda client: client.execute_command("PING"))
+        yield _PASSED, "Redis answers"
+    except RedisAway:
+        yield _NOTE, "Redis does not answer: rate limits are counted per process, depths come from PostgreSQL"
     finally:
         await redis.close()

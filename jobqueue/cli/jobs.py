@@ -79,7 +79,9 @@ def list_(
 ) -> None:
     """List jobs, newest first."""
     wanted = JobFilter(
-        status=Status(status) if status else None, type=job_type, priority=Priority(priority) if priority else None
+        status=Status(status) if status else None,
+        type=job_type,
+        priority=Priority(priority) if priority else None,
     )
 
     async def read(connection: Connection) -> tuple[list[Any], int]:

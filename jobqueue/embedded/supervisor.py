@@ -23,7 +23,7 @@ from jobqueue.errors import SetupError
 
 # A child that ends this soon failed to start; after so many in a row there is no point in going on.
 QUICK_DEATH_SECONDS = 5.0
-QUICK_DEATHS = 4
+QUICK_DEATHS = 3
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.3, 10.0
 
 

@@ -25,7 +25,7 @@ from jobqueue.embedded.supervisor import QuitRequested, Supervisor
 from jobqueue.errors import JobQueueError, SetupError
 from jobqueue.settings import Settings, load_settings, read_dotenv
 
-LIVE_HOLDER_SECONDS, DEAD_HOLDER_SECONDS = 3.0, 40.0
+LIVE_HOLDER_SECONDS, DEAD_HOLDER_SECONDS = 2.0, 40.0
 HEALTH_SECONDS = 60.0
 
 
@@ -106,7 +106,8 @@ def _supervise(options: UpOptions, settings: Settings, folder: DataFolder, contr
     try:
         _take_folder(supervisor, folder, front)
         port = network.require_free_port(options.host, options.port)
-        say("starting; the first time this takes a few seconds more")
+        if not folder.postgres.exists():
+            say(f"making the data folder {folder.root}")
         plan = make_plan(options, settings, folder, port, {**read_dotenv(Path(".env")), **options.environ})
         _start(supervisor, plan)
         _announce(supervisor, plan, started)

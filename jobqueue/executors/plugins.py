@@ -29,7 +29,9 @@ def load_executors(modules: Sequence[str]) -> dict[str, BaseExecutor]:
         except ExecutorError:
             raise
         except Exception as error:
-            raise ExecutorError(f"The executor entry point {entry.value!r} cannot be loaded: {_reason(error)}") from error
+            raise ExecutorError(
+                f"The executor entry point {entry.value!r} cannot be loaded: {_reason(error)}"
+            ) from error
         if isinstance(loaded, type) and issubclass(loaded, BaseExecutor) and entry.name not in EXECUTOR_REGISTRY:
             register(entry.name, instantiate(entry.name, loaded))
     here = str(Path.cwd())

@@ -138,11 +138,38 @@ def _unavailable() -> Iterator[None]:
         yield
     except (*_AWAY, TimeoutError, OSError) as error:
         DB_ERRORS.labels(type(error).__name__).inc()
-        raise Unavailable(f"The database does not answer: {_first_line(error)}") from error
+        raise Unavailable(f"The database does not answer: {first_line(error)}") from error
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its type's name."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def constraint_name(error: Exception) -> str | None:
+    """Return the constraint that refused a statement, if one did."""
+    return error.diag.constraint_name if isinstance(error, psycopg.Error) else None
+
+
+def was_slow(error: Unavailable) -> bool:
+    """Tell whether the server itself stopped the statement because it waited or ran for too long."""
+    return isinstance(error.__cause__, (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled))
+
+
+@asynccontextmanager
+async def snapshot(connection: Connection) -> AsyncIterator[None]:
+    """Let all statements inside read the same state of the database.
+
+    Raises:
+        Unavailable: the server is away.
+    """
+    with _unavailable():
+        await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    try:
+        yield
+    finally:
+        with _unavailable():
+            await connection.execute("COMMIT")
 
 
 @contextmanager

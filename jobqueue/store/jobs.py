@@ -116,9 +116,7 @@ async def has_job_of_type(connection: Connection, job_type: str) -> bool:
 async def list_job_logs(connection: Connection, job_id: UUID) -> list[JobLog]:
     """Return a job's log, oldest first."""
     rows = await run(connection, "list_job_logs", {"job_id": job_id})
-    return [
-        JobLog(id=row[0], job_id=row[1], level=LogLevel(row[2]), message=row[3], created_at=row[4]) for row in rows
-    ]
+    return [JobLog(id=row[0], job_id=row[1], level=LogLevel(row[2]), message=row[3], created_at=row[4]) for row in rows]
 
 
 async def append_job_logs(connection: Connection, lines: Sequence[LogLine]) -> None:
@@ -201,7 +199,9 @@ async def finish_jobs(
     return {row[0]: Status(row[1]) for row in rows}
 
 
-async def release_jobs(connection: Connection, held: Sequence[tuple[UUID, UUID]], *, timeout: float = 10.0) -> list[UUID]:
+async def release_jobs(
+    connection: Connection, held: Sequence[tuple[UUID, UUID]], *, timeout: float = 10.0
+) -> list[UUID]:
     """Give back unfinished jobs (id, lease token): processing → queued, the attempt not counted."""
     params = {"ids": [job_id for job_id, _ in held], "lease_tokens": [token for _, token in held]}
     return [row[0] for row in await run(connection, "release_jobs", params, timeout=timeout)]

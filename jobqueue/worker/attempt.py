@@ -67,7 +67,13 @@ class Attempt:
     """One run of one job. *limit_seconds* is its time limit."""
 
     def __init__(
-        self, claim: Claim, executor: BaseExecutor, owner: Owner, *, limit_seconds: float, result_max_bytes: int
+        self,
+        claim: Claim,
+        executor: BaseExecutor,
+        owner: Owner,
+        *,
+        limit_seconds: float,
+        result_max_bytes: int,
     ) -> None:
         self.claim = claim
         self.stop_reason: StopReason | None = None
@@ -205,6 +211,9 @@ class Attempt:
         if self._lines > MAX_LINES:
             return
         if self._lines == MAX_LINES:
-            level, message = LogLevel.WARNING, f"Further lines of this attempt are dropped (limit {MAX_LINES})"
+            level, message = (
+                LogLevel.WARNING,
+                f"Further lines of this attempt are dropped (limit {MAX_LINES})",
+            )
         line = LogLine(self.claim.id, self.claim.attempt, level, clean_text(message), 0.0)
         self._owner.logged(line, time.monotonic())

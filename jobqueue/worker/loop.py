@@ -24,7 +24,7 @@ from jobqueue.store import jobs, workers
 from jobqueue.store.db import Line
 from jobqueue.store.jobs import LogLine, Outcome
 from jobqueue.store.listen import CANCEL_CHANNEL, JOBS_CHANNEL, Listener
-from jobqueue.store.redis import open_redis
+from jobqueue.store.redis import RedisLink
 from jobqueue.store.workers import Held, WorkerRecord
 from jobqueue.telemetry import (
     BACKOFF_SECONDS,
@@ -79,7 +79,7 @@ class Worker:
         self._writer = OutcomeWriter(settings)
         self._heartbeat = Heartbeat(settings, record, self._holdings)
         self._claim_line = Line(settings, "worker-claim")
-        self._redis = open_redis(settings)
+        self._redis = RedisLink(settings)
         self._sleeper = Sleeper(settings, self.id, self._claim_line)
         self._watch = Watch(settings, self._holdings, self._lost)
         self._maintenance = Maintenance(settings, self._redis, self._sleeper.wake)
@@ -114,8 +114,12 @@ class Worker:
         handler = JobLogHandler()
         logging.getLogger().addHandler(handler)
         self._heartbeat.start()
-        log.info("worker_started", worker_id=str(self.id), types=sorted(self._executors),
-                 concurrency=self._settings.worker_concurrency)
+        log.info(
+            "worker_started",
+            worker_id=str(self.id),
+            types=sorted(self._executors),
+            concurrency=self._settings.worker_concurrency,
+        )
         try:
             async with asyncio.TaskGroup() as parts:
                 tasks = [

@@ -18,7 +18,7 @@ from jobqueue.settings import Settings
 from jobqueue.store import jobs, stats, workers
 from jobqueue.store.db import Line
 from jobqueue.store.mirror import write_depths
-from jobqueue.store.redis import Redis
+from jobqueue.store.redis import RedisLink
 from jobqueue.telemetry import QUEUE_DEPTH, RECOVERY_ACTIONS
 
 PRUNE_SECONDS = 60.0
@@ -31,7 +31,7 @@ log = structlog.get_logger("jobqueue.worker")
 class Maintenance:
     """Runs the timers on one connection, each at its own pace. *recovered* is called after lost jobs were put back."""
 
-    def __init__(self, settings: Settings, redis: Redis, recovered: Callable[[], None]) -> None:
+    def __init__(self, settings: Settings, redis: RedisLink, recovered: Callable[[], None]) -> None:
         self._settings = settings
         self._redis = redis
         self._recovered = recovered
@@ -75,9 +75,7 @@ class Maintenance:
         removed = _PAGE
         while removed:
             async with self._line.use() as connection:
-                removed = await jobs.prune_jobs(
-                    connection, retention_seconds=self._settings.retention_days * 86_400
-                )
+                removed = await jobs.prune_jobs(connection, retention_seconds=self._settings.retention_days * 86_400)
 
     async def _mirror(self) -> None:
         async with self._line.use() as connection:

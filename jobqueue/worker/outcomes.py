@@ -74,7 +74,7 @@ class OutcomeWriter:
         """Close the connection."""
         await self._connection.close()
 
-    async def _write(self, items: Sequence[Outcome | _TimedLine]) -> list[Status | None | Exception]:
+    async def _write(self, items: Sequence[Outcome | _TimedLine]) -> list[Status | Exception | None]:
         lines = [item for item in items if isinstance(item, _TimedLine)]
         outcomes = [item for item in items if isinstance(item, Outcome)]
         if lines:
