@@ -19,6 +19,7 @@ from jobqueue.executors import BaseExecutor, load_executors
 from jobqueue.executors.builtin import Simulation
 from jobqueue.settings import Settings, split_list
 from jobqueue.telemetry import configure_logging
+from jobqueue.tracing import configure_tracing, flush_tracing
 
 SECOND_SIGNAL_AFTER_SECONDS = 5.0
 """Deployment tools send SIGTERM twice by mistake; only a later one means 'at once' (failures.md J6)."""
@@ -27,12 +28,13 @@ log = structlog.get_logger("jobqueue")
 
 
 def prepare(settings: Settings) -> dict[str, BaseExecutor]:
-    """Set up logging and import the executors.
+    """Set up logging and tracing, and import the executors.
 
     Raises:
-        ExecutorError: a module with executors cannot be used.
+        SetupError: tracing is asked for but not installed, or a module with executors cannot be used.
     """
     configure_logging(settings.log_level)
+    configure_tracing(settings)
     Simulation.configure(settings)
     return load_executors(settings.executor_modules)
 
@@ -69,6 +71,7 @@ def run_api(settings: Settings) -> int:
     server = uvicorn.Server(config)
     log.info("api_starting", host=settings.api_host, port=settings.api_port)
     server.run()
+    flush_tracing()
     return 0 if server.started else 1
 
 
@@ -83,6 +86,7 @@ def run_worker(settings: Settings) -> NoReturn:
     _wait_for_schema(settings, stop)
     _serve_metrics(settings.metrics_port)
     code = _run_loop(_work(settings, executors, stop))
+    flush_tracing()
     logging.shutdown()
     sys.stdout.flush()
     # Executors that ignore cancellation, and threads they left, must not keep the process.

@@ -6,15 +6,14 @@ import inspect
 import math
 from abc import ABC, ABCMeta, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
 from jobqueue.errors import ExecutorError
 from jobqueue.job import MAX_TYPE_LENGTH
 
-ExecutorClass = TypeVar("ExecutorClass", bound="type[BaseExecutor]")
-Function = TypeVar("Function", bound=Callable[..., Any])
+Target = TypeVar("Target", bound=Callable[..., Any])
 
 
 class BaseExecutor(ABC):
@@ -42,11 +41,7 @@ EXECUTOR_REGISTRY: dict[str, BaseExecutor] = {}
 """Job type → executor. An entry makes its type valid at once."""
 
 
-@overload
-def executor(name: str, *, max_execution_seconds: float | None = None) -> Callable[[Function], Function]: ...
-@overload
-def executor(name: str) -> Callable[[ExecutorClass], ExecutorClass]: ...
-def executor(name: str, *, max_execution_seconds: float | None = None) -> Callable[[Any], Any]:
+def executor(name: str, *, max_execution_seconds: float | None = None) -> Callable[[Target], Target]:
     """Register the class or function below as the executor of job type *name*.
 
     A function takes ``(job_id, payload)``. Returns what it decorates, unchanged.
@@ -55,7 +50,7 @@ def executor(name: str, *, max_execution_seconds: float | None = None) -> Callab
         ExecutorError: as :func:`register`.
     """
 
-    def decorate(target: Any) -> Any:
+    def decorate(target: Target) -> Target:
         if inspect.isclass(target):
             register(name, instantiate(name, target))
         else:

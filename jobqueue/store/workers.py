@@ -66,7 +66,10 @@ async def list_lost_jobs(
 async def recover_jobs(
     connection: Connection, lost: Sequence[LostJob], delays: Sequence[float], *, stuck_seconds: float
 ) -> dict[UUID, Status]:
-    """Put lost jobs back (or fail them after their last attempt). Returns the new status of those that still were lost."""
+    """Put lost jobs back, or fail them after their last attempt.
+
+    Returns the new status of those that still were lost.
+    """
     params = {
         "ids": [job.id for job in lost],
         "lease_tokens": [job.lease_token for job in lost],

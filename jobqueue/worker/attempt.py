@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -24,7 +24,11 @@ from jobqueue.executors.registry import is_async
 from jobqueue.job import Claim, LogLevel
 from jobqueue.safejson import UnsafeValue, clean_text, describe_exception, encode_value
 from jobqueue.store.jobs import LogLine, Outcome
+from jobqueue.tracing import end_attempt_span, start_attempt_span
 from jobqueue.worker.joblog import MAX_LINES, current_sink
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 STOP_PATIENCE_SECONDS = 1.0
 """How long a cancelled executor may take to end before its slot counts as stuck."""
@@ -90,6 +94,7 @@ class Attempt:
         self._patience: asyncio.TimerHandle | None = None
         self._started = time.monotonic()
         self._lines = 0
+        self._span: Span | None = None
 
     @property
     def seconds(self) -> float:
@@ -98,6 +103,7 @@ class Attempt:
 
     def start(self) -> None:
         """Start the executor. Returns at once; the owner hears the rest."""
+        self._span = start_attempt_span(self.claim)
         context = contextvars.copy_context()
         context.run(current_sink.set, self._log)
         self._timer = self._loop.call_later(self._limit_seconds, self.stop, StopReason.TIMED_OUT)
@@ -166,6 +172,7 @@ class Attempt:
             if timer is not None:
                 timer.cancel()
         self.is_reported = True
+        end_attempt_span(self._span, outcome.error if outcome is not None else "released")
         self._owner.reported(self, outcome)
 
     def _outcome_of_stop(self) -> Outcome | None:

@@ -292,7 +292,7 @@ class Worker:
         for attempt in leftover:
             attempt.stop(StopReason.RELEASED)
         until = time.monotonic() + 0.5
-        while any(not attempt.has_ended for attempt in leftover) and time.monotonic() < until:
+        while any(not attempt.has_ended for attempt in leftover) and time.monotonic() < until:  # noqa: ASYNC110  half a second, once
             await asyncio.sleep(0.02)
         for attempt in leftover:
             attempt.settle()
