@@ -47,3 +47,13 @@ async def check_database(connection: Connection, *, timeout: float = 2.0) -> tup
     """Return the server's version and whether it refuses writes."""
     version, is_read_only = (await run(connection, "check_database", timeout=timeout))[0]
     return version, is_read_only
+
+
+async def schema_revision(connection: Connection, *, timeout: float = 2.0) -> str | None:
+    """Return the schema's revision, or None when there is none yet.
+
+    Raises:
+        Unavailable: the database does not answer, or holds no schema at all.
+    """
+    rows = await run(connection, "schema_revision", timeout=timeout)
+    return rows[0][0] if rows else None
