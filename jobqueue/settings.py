@@ -203,9 +203,9 @@ def read_dotenv(path: Path) -> dict[str, str]:
     return values
 
 
-def redact(url: str) -> str:
-    """Return a URL without its password, for messages and logs."""
-    return re.sub(r"(?<=:)[^:@/]*(?=@)", "***", url, count=1) if "@" in url else url
+def redact(text: str) -> str:
+    """Return a URL, or a message that quotes one, without its password."""
+    return re.sub(r"(?i)(password=)[^&\s'\"]*", r"\1***", re.sub(r"(://[^:@/\s]*):.*@", r"\1:***@", text))
 
 
 def shown(variable: str, text: str) -> str:

@@ -1,10 +1,12 @@
 """The command line: parse, call, exit code. No logic.
 
 Each command lives in a module of its own and is imported only when it is called: a start is mostly imports.
+Exit codes: 0 done, 1 it could not be done, 2 the command line is wrong, 130 Ctrl-C, 141 nobody reads the output.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -12,15 +14,16 @@ from importlib import import_module
 import rich_click as click
 
 from jobqueue import __version__
+from jobqueue.cli.group import SuggestingGroup
 from jobqueue.errors import JobQueueError
-from jobqueue.settings import describe_settings
+from jobqueue.settings import describe_settings, redact
 
 _COMMANDS = {
     "up": "jobqueue.cli.up",
     "api": "jobqueue.cli.serve",
     "worker": "jobqueue.cli.serve",
     "migrate": "jobqueue.cli.serve",
-    "enqueue": "jobqueue.cli.jobs",
+    "enqueue": "jobqueue.cli.enqueue",
     "jobs": "jobqueue.cli.jobs",
     "doctor": "jobqueue.cli.doctor",
     "test": "jobqueue.cli.check",
@@ -28,7 +31,7 @@ _COMMANDS = {
 }
 
 
-class _LazyGroup(click.RichGroup):
+class _LazyGroup(SuggestingGroup):
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
@@ -56,14 +59,40 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit. A mistake of the user ends in a line on stderr, never in a traceback."""
     try:
         code = cli.main(args=arguments, prog_name="jobqueue", standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        click.echo(_one_line(error), err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
-        sys.exit(141)
+        _leave_broken_pipe()
     except JobQueueError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
+    except Exception as error:
+        if not _is_of_the_driver(error):
+            raise
+        click.echo(f"PostgreSQL refused: {redact(str(error).strip().splitlines()[0])}", err=True)
+        sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _is_of_the_driver(error: Exception) -> bool:
+    """Tell whether psycopg raised it, such as for a connection string that it cannot read."""
+    driver = sys.modules.get("psycopg")
+    return driver is not None and isinstance(error, driver.Error)
+
+
+def _one_line(error: click.ClickException) -> str:
+    message = " ".join(error.format_message().split())
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "jobqueue"
+    return f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{command} --help`."
+
+
+def _leave_broken_pipe() -> None:
+    """End like a program that SIGPIPE killed: whoever read the output has gone, so nothing more can be said."""
+    # What is left in the buffer must not be written at exit: that would fail aloud.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(141)

@@ -5,26 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import psycopg
 import rich_click as click
 
+from jobqueue.cli.database import print_json
 from jobqueue.errors import JobQueueError
 from jobqueue.executors import load_executors
-from jobqueue.settings import Settings, load_settings
-from jobqueue.store.db import connect, where
+from jobqueue.settings import Settings, load_settings, redact
+from jobqueue.store.db import connect, first_line, where
 from jobqueue.store.migrate import current_revision, newest_revision
 from jobqueue.store.stats import check_database
 from jobqueue.store.workers import list_workers
+from jobqueue.telemetry import configure_logging
 
 _PASSED, _NOTE, _FAILED = "ok", "note", "FAILED"
 Finding = tuple[str, str]
 
 
 @click.command()
-def doctor() -> int:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def doctor(as_json: bool) -> int:
     """Check settings, executors, database, schema, Redis and workers. Exit 1 when something is wrong."""
+    configure_logging("ERROR")  # what the parts would log is said here
     findings = asyncio.run(_collect())
     for verdict, text in findings:
-        click.echo(f"{verdict:<7} {text}")
+        if as_json:
+            print_json({"verdict": verdict, "text": text}, indent=0)
+        else:
+            click.echo(f"{verdict:<7} {text}")
     return 1 if any(verdict == _FAILED for verdict, _ in findings) else 0
 
 
@@ -39,6 +47,8 @@ async def _collect() -> list[Finding]:
             findings += [finding async for finding in check(settings)]
         except JobQueueError as error:
             findings.append((_FAILED, str(error)))
+        except psycopg.Error as error:
+            findings.append((_FAILED, f"DATABASE_URL: {redact(first_line(error))}"))
     return findings
 
 
@@ -73,11 +83,12 @@ async def _check_database(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _check_redis(settings: Settings) -> AsyncIterator[Finding]:
+    from jobqueue.store.mirror import KEY
     from jobqueue.store.redis import RedisAway, RedisLink
 
     redis = RedisLink(settings)
     try:
-        await redis.call("ping", lambda client: client.execute_command("PING"))
+        await redis.call("ping", lambda client: client.exists(KEY))
         yield _PASSED, "Redis answers"
     except RedisAway:
         yield _NOTE, "Redis does not answer: rate limits are counted per process, depths come from PostgreSQL"

@@ -1,178 +1,130 @@
-"""``jobqueue enqueue`` and ``jobqueue jobs``: straight to the database, with the API's rules and queries."""
+"""``jobqueue jobs``: look at jobs and cancel them, with the API's queries."""
 
 from __future__ import annotations
 
-import asyncio
 import getpass
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Sequence
 from uuid import UUID
 
-import msgspec
 import rich_click as click
 
+from jobqueue.cli.database import ask, print_json
+from jobqueue.cli.group import SuggestingGroup
 from jobqueue.errors import InvalidInput, NotFound
-from jobqueue.executors import EXECUTOR_REGISTRY, load_executors, validate_payload
-from jobqueue.ids import new_id
-from jobqueue.job import MAX_KEY_LENGTH, MAX_MAX_ATTEMPTS, JobFilter, JobLog, NewJob, Priority, Status
-from jobqueue.safejson import UnsafeValue, check_value
-from jobqueue.settings import Settings, load_settings
+from jobqueue.job import Job, JobFilter, JobLog, Priority, Status
+from jobqueue.settings import load_settings
 from jobqueue.store import jobs as store
-from jobqueue.store.catalog import list_job_types, list_queues
-from jobqueue.store.db import Connection, connect
+from jobqueue.store.catalog import list_job_types
+from jobqueue.store.db import Connection
 
-Answer = TypeVar("Answer")
-
-
-@click.command()
-@click.argument("job_type", metavar="TYPE")
-@click.argument("payload", default="{}", metavar="[PAYLOAD]")
-@click.option("--priority", type=click.Choice([value.value for value in Priority]), default="medium", show_default=True)
-@click.option("--queue", default="default", show_default=True)
-@click.option("--key", "idempotency_key", help="Idempotency key, 1 to 255 characters.")
-@click.option("--max-attempts", type=click.IntRange(1, MAX_MAX_ATTEMPTS), default=5, show_default=True)
-def enqueue(
-    job_type: str, payload: str, priority: str, queue: str, idempotency_key: str | None, max_attempts: int
-) -> None:
-    """Create a job of TYPE and print it. PAYLOAD is a JSON object."""
-    settings = load_settings()
-    load_executors(settings.executor_modules)
-    new = NewJob(
-        id=new_id(),
-        type=job_type,
-        payload=_payload(job_type, payload),
-        priority=Priority(priority),
-        queue=queue,
-        max_attempts=max_attempts,
-        idempotency_key=_key(idempotency_key),
-    )
-
-    async def write(connection: Connection) -> store.CreateOutcome:
-        known = {*EXECUTOR_REGISTRY, *(entry.name for entry in await list_job_types(connection))}
-        if job_type not in known:
-            raise InvalidInput("type", f"type {job_type!r} is not registered: use one of {', '.join(sorted(known))}")
-        queues = await list_queues(connection)
-        if queue not in queues:
-            raise InvalidInput("queue", f"queue {queue!r} does not exist: use one of {', '.join(sorted(queues))}")
-        return (await store.create_jobs(connection, [new]))[0]
-
-    outcome = _run(settings, write)
-    if outcome.is_replay:
-        click.echo("This idempotency key was used before; this is the job that owns it.", err=True)
-    _print(outcome.job)
+_ONE_LINE = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+_JOB_ID = click.argument("job_id", type=click.UUID, metavar="ID")
 
 
-@click.group(name="jobs")
+@click.group(name="jobs", cls=SuggestingGroup)
 def jobs() -> None:
-    """Look at jobs and cancel them."""
+    """Look at jobs and cancel them. Goes straight to the database, so that the API need not run."""
 
 
 @jobs.command(name="list")
-@click.option("--status", type=click.Choice([value.value for value in Status]))
-@click.option("--type", "job_type")
-@click.option("--priority", type=click.Choice([value.value for value in Priority]))
-@click.option("--page", type=click.IntRange(1, 10**9), default=1, show_default=True)
-@click.option("--page-size", type=click.IntRange(1, 1000), default=20, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--status", type=click.Choice([value.value for value in Status]), help="Only jobs that stand there.")
+@click.option("--type", "job_type", help="Only jobs of this type.")
+@click.option("--priority", type=click.Choice([value.value for value in Priority]), help="Only this priority.")
+@click.option("--page", type=click.IntRange(1, 10**9), default=1, show_default=True, help="Page, from 1.")
+@click.option("--page-size", type=click.IntRange(1, 1000), default=20, show_default=True, help="Jobs a page.")
+@_ONE_LINE
 def list_(
     status: str | None, job_type: str | None, priority: str | None, page: int, page_size: int, as_json: bool
 ) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first: id, status, priority, attempts, time of creation, type."""
     wanted = JobFilter(
         status=Status(status) if status else None,
         type=job_type,
         priority=Priority(priority) if priority else None,
     )
 
-    async def read(connection: Connection) -> tuple[list[Any], int]:
+    async def read(connection: Connection) -> tuple[list[Job], int]:
         found = await store.list_jobs(connection, wanted, page=page, page_size=page_size)
-        return list(found), await store.count_jobs(connection, wanted)
+        total = await store.count_jobs(connection, wanted)
+        if job_type is not None and not total:
+            await _require_known_type(connection, job_type)
+        return found, total
 
-    found, total = _run(load_settings(), read)
+    found, total = ask(load_settings(), read)
     for job in found:
         if as_json:
-            _print(job, indent=0)
+            print_json(job, indent=0)
         else:
-            attempts = f"{job.attempts}/{job.max_attempts}"
-            click.echo(
-                f"{job.id}  {job.status:<10}  {job.priority:<6}  {attempts:>5}  "
-                f"{job.created_at:%Y-%m-%d %H:%M:%S}Z  {job.type}"
-            )
+            click.echo(_line(job))
     if not as_json:
         click.echo(f"{len(found)} of {total}", err=True)
 
 
 @jobs.command()
-@click.argument("job_id", type=click.UUID, metavar="ID")
-def show(job_id: UUID) -> None:
+@_JOB_ID
+@click.option("--json", "as_json", is_flag=True, help="On one line.")
+def show(job_id: UUID, as_json: bool) -> None:
     """Print one job as JSON."""
 
-    async def read(connection: Connection) -> Any:
-        return await store.get_job(connection, job_id)
+    async def read(connection: Connection) -> Job:
+        return await _require_job(connection, job_id)
 
-    job = _run(load_settings(), read)
-    if job is None:
-        raise NotFound(f"There is no job {job_id}.")
-    _print(job)
+    print_json(ask(load_settings(), read), indent=0 if as_json else 2)
 
 
 @jobs.command()
-@click.argument("job_id", type=click.UUID, metavar="ID")
-def logs(job_id: UUID) -> None:
+@_JOB_ID
+@_ONE_LINE
+def logs(job_id: UUID, as_json: bool) -> None:
     """Print the log of one job, oldest line first."""
 
-    async def read(connection: Connection) -> list[JobLog] | None:
-        if await store.get_job(connection, job_id) is None:
-            return None
+    async def read(connection: Connection) -> Sequence[JobLog]:
+        await _require_job(connection, job_id)
         return await store.list_job_logs(connection, job_id)
 
-    lines = _run(load_settings(), read)
-    if lines is None:
-        raise NotFound(f"There is no job {job_id}.")
-    for line in lines:
-        click.echo(f"{line.created_at:%Y-%m-%dT%H:%M:%S.%fZ}  {line.level:<7}  {line.message}")
+    for line in ask(load_settings(), read):
+        if as_json:
+            print_json(line, indent=0)
+        else:
+            click.echo(f"{line.created_at:%Y-%m-%dT%H:%M:%S.%fZ}  {line.level:<7}  {line.message}")
 
 
 @jobs.command()
-@click.argument("job_id", type=click.UUID, metavar="ID")
-def cancel(job_id: UUID) -> None:
+@_JOB_ID
+@click.option("--json", "as_json", is_flag=True, help="On one line.")
+def cancel(job_id: UUID, as_json: bool) -> None:
     """Cancel a job that is queued or processing, and print it."""
 
-    async def write(connection: Connection) -> Any:
-        return await store.cancel_job(connection, job_id, actor=f"{getpass.getuser()} (command line)")
+    async def write(connection: Connection) -> Job:
+        return await store.cancel_job(connection, job_id, actor=f"{_user()} (command line)")
 
-    _print(_run(load_settings(), write))
-
-
-def _run(settings: Settings, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
-    async def main() -> Answer:
-        connection = await connect(settings.database_url, settings, "cli")
-        try:
-            return await work(connection)
-        finally:
-            await connection.close()
-
-    return asyncio.run(main())
+    print_json(ask(load_settings(), write), indent=0 if as_json else 2)
 
 
-def _payload(job_type: str, text: str) -> bytes:
+async def _require_job(connection: Connection, job_id: UUID) -> Job:
+    job = await store.get_job(connection, job_id)
+    if job is None:
+        raise NotFound(f"There is no job {job_id}.")
+    return job
+
+
+async def _require_known_type(connection: Connection, job_type: str) -> None:
+    """Refuse a type that is not registered and that no job has; a slip of the pen would look like an empty queue."""
+    known = [entry.name for entry in await list_job_types(connection)]
+    if known and job_type not in known and not await store.has_job_of_type(connection, job_type):
+        raise InvalidInput("type", f"There is no type {job_type!r}, nor any job of it: use one of {', '.join(known)}")
+
+
+def _line(job: Job) -> str:
+    attempts = f"{job.attempts}/{job.max_attempts}"
+    return (
+        f"{job.id}  {job.status:<10}  {job.priority:<6}  {attempts:>5}  {job.created_at:%Y-%m-%d %H:%M:%S}Z  {job.type}"
+    )
+
+
+def _user() -> str:
+    """Return the user's name; a container's user may have none."""
     try:
-        value = msgspec.json.decode(text)
-        if not isinstance(value, dict):
-            raise InvalidInput("payload", f"payload must be a JSON object, not {text[:40]!r}")
-        check_value(value)
-    except (msgspec.DecodeError, UnsafeValue, RecursionError) as error:
-        raise InvalidInput("payload", f"payload is not valid JSON: {error}") from error
-    validate_payload(job_type, value)
-    return text.encode()
-
-
-def _key(key: str | None) -> str | None:
-    if key is not None and not 1 <= len(key) <= MAX_KEY_LENGTH:
-        raise InvalidInput("key", f"the idempotency key has {len(key)} characters: use 1 to {MAX_KEY_LENGTH}")
-    return key
-
-
-def _print(value: Any, indent: int = 2) -> None:
-    text = msgspec.json.encode(value)
-    click.echo((msgspec.json.format(text, indent=indent) if indent else text).decode())
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "somebody"

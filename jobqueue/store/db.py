@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 import psycopg
@@ -26,7 +25,7 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout, TooManyRe
 
 from jobqueue.assets import folder
 from jobqueue.errors import Unavailable
-from jobqueue.settings import Settings
+from jobqueue.settings import Settings, redact
 from jobqueue.telemetry import DB_ERRORS, DB_QUERY_SECONDS
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -285,6 +284,10 @@ async def _configure(connection: Connection) -> None:
 
 
 def where(url: str) -> str:
-    """Return host and database of *url*, for messages (never the password)."""
-    parts = urlsplit(url)
-    return f"{parts.hostname or 'local socket'}:{parts.port or 5432}{parts.path}"
+    """Return host, port and database of *url*, for messages (never the password)."""
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.Error:
+        return redact(url)
+    host, port = parts.get("host", "local socket"), parts.get("port", 5432)
+    return f"{host}:{port}/{parts.get('dbname', '')}"
