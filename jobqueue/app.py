@@ -69,9 +69,15 @@ def run_api(settings: Settings) -> int:
         timeout_graceful_shutdown=8,
     )
     server = uvicorn.Server(config)
+    # uvicorn raises the signal again after its graceful stop. Without a handler of ours that would end the process
+    # by the signal: with spans unsent, and with 143 instead of 0.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
     log.info("api_starting", host=settings.api_host, port=settings.api_port)
-    server.run()
-    flush_tracing()
+    try:
+        server.run()
+    finally:
+        flush_tracing()
     return 0 if server.started else 1
 
 
