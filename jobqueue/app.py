@@ -10,16 +10,19 @@ import sys
 import time
 from collections.abc import Coroutine
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
 
 from jobqueue.errors import Unavailable
 from jobqueue.executors import BaseExecutor, load_executors
 from jobqueue.executors.builtin import Simulation
-from jobqueue.settings import Settings, split_list
+from jobqueue.settings import Settings, load_settings, split_list
 from jobqueue.telemetry import configure_logging
 from jobqueue.tracing import configure_tracing, flush_tracing
+
+if TYPE_CHECKING:
+    from litestar.types import ASGIApp
 
 SECOND_SIGNAL_AFTER_SECONDS = 5.0
 """Deployment tools send SIGTERM twice by mistake; only a later one means 'at once' (failures.md J6)."""
@@ -37,6 +40,19 @@ def prepare(settings: Settings) -> dict[str, BaseExecutor]:
     configure_tracing(settings)
     Simulation.configure(settings)
     return load_executors(settings.executor_modules)
+
+
+def asgi() -> ASGIApp:
+    """Return the API for a server of your own: ``uvicorn --factory jobqueue.app:asgi --reload``.
+
+    Raises:
+        SetupError: it cannot start like this.
+    """
+    from jobqueue.server import create_api
+
+    settings = load_settings()
+    prepare(settings)
+    return create_api(settings)
 
 
 def run_api(settings: Settings) -> int:

@@ -155,6 +155,7 @@ def load_settings(environ: Mapping[str, str] | None = None, dotenv: Path | None 
     """
     given = dict(read_dotenv(dotenv or Path(".env")))
     given.update(os.environ if environ is None else environ)
+    given.setdefault("OTEL_ENDPOINT", given.get("OTEL_EXPORTER_OTLP_ENDPOINT", ""))  # the standard's own name
     hints = get_type_hints(Settings, include_extras=True)
     values: dict[str, Any] = {}
     problems: list[str] = []
