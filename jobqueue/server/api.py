@@ -47,9 +47,9 @@ async def list_all(request: Request[Any, Any, Any]) -> Response[bytes]:
 
 
 @get("/jobs/{job_id:str}")
-async def get_one(request: Request[Any, Any, Any], job_id: str) -> Response[bytes]:
+async def get_one(request: Request[Any, Any, Any]) -> Response[bytes]:
     """A job with its log."""
-    wanted = parse_job_id(job_id)
+    wanted = parse_job_id(request.path_params["job_id"])
     async with _parts(request).pool.use() as connection:
         job = await get_job(connection, wanted)
         if job is None:
@@ -59,9 +59,9 @@ async def get_one(request: Request[Any, Any, Any], job_id: str) -> Response[byte
 
 
 @post("/jobs/{job_id:str}/cancel", status_code=200)
-async def cancel(request: Request[Any, Any, Any], job_id: str) -> Response[bytes]:
+async def cancel(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Cancels a queued or processing job."""
-    wanted = parse_job_id(job_id)
+    wanted = parse_job_id(request.path_params["job_id"])
     client = request.scope.get("client")
     actor = f"API client {clean_text(client[0], 60)}" if client else "API client on a local socket"
     async with _parts(request).pool.use() as connection:

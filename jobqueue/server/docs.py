@@ -37,8 +37,9 @@ async def page() -> Response[bytes]:
 
 
 @get("/docs/{name:str}")
-async def asset(name: str) -> Response[bytes]:
+async def asset(request: Request[Any, Any, Any]) -> Response[bytes]:
     """A file of that page."""
+    name: str = request.path_params["name"]
     if name not in _FILES or name == "index.html":
         raise HttpProblem(404, f"There is no file {name[:100]!r} here.")
     return _file(name)

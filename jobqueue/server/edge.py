@@ -34,7 +34,7 @@ class Edge:
 
     def __init__(self, parts: Parts, framework: ASGIApp) -> None:
         self._parts = parts
-        self._framework = framework
+        self.framework = framework
         origins = split_list(parts.settings.cors_origins)
         self._allows_any = "*" in origins
         self._origins = frozenset(origin.rstrip("/").encode() for origin in origins)
@@ -45,7 +45,7 @@ class Edge:
         if kind == "http":
             await self._serve(cast("HTTPScope", scope), receive, send)
         else:
-            await self._framework(scope, receive, send)
+            await self.framework(scope, receive, send)
 
     async def _serve(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         request_id, origin = _find(scope["headers"])
@@ -95,7 +95,7 @@ class Edge:
             await send(message)
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
-            await self._framework(inner, receive, decorated)
+            await self.framework(inner, receive, decorated)
 
 
 def _find(headers: Any) -> tuple[bytes, bytes | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from jobqueue.server.figures import Figures
 from jobqueue.server.known import Known
@@ -35,9 +35,11 @@ class Parts:
         try:
             yield
         finally:
-            keeper.cancel()
-            with suppress(asyncio.CancelledError):
-                await keeper
+            while not keeper.done():
+                # Once is not enough: the connection pool can swallow a cancellation when a connection arrives
+                # in the same moment.
+                keeper.cancel()
+                await asyncio.wait({keeper}, timeout=0.5)
             await self.writer.close()
             await self.pool.close()
             await self.redis.close()

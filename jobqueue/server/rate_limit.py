@@ -25,7 +25,7 @@ _KEY = "jobqueue:rate:"
 
 # One value per client: the time at which its whole burst is earned back, in microseconds of Redis's clock.
 # It is always set together with its expiry (failures.md N3), and never trusted to lie further ahead than a
-# whole burst, so that a changed limit or a clock that was set back heals by itself.
+# whole burst, so that a clock that was set back heals by itself.
 _SCRIPT = """
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -33,8 +33,13 @@ local interval = tonumber(ARGV[1])
 local burst = tonumber(ARGV[2])
 local waits = {}
 for index, key in ipairs(KEYS) do
-  local full_at = tonumber(redis.pcall('GET', key)) or now
-  full_at = math.min(math.max(full_at, now), now + burst)
+  local full_at = tonumber(redis.pcall('GET', key))
+  if not full_at or not (full_at >= now) then
+    full_at = now
+  elseif full_at > now + burst then
+    full_at = now + burst
+    redis.call('SET', key, string.format('%.0f', full_at), 'PX', math.ceil(burst / 1000))
+  end
   local wait = full_at + interval - burst - now
   if wait <= 0 then
     wait = 0
