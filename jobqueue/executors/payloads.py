@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import typing
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -16,7 +18,12 @@ def payload_struct(instance: BaseExecutor) -> type[msgspec.Struct] | None:
     """Return the Struct that payloads of this executor must fit, or None when any object will do."""
     if instance.payload_type is not None:
         return instance.payload_type
-    function = getattr(instance.execute, "__func__", instance.execute)
+    return _annotated_struct(getattr(instance.execute, "__func__", instance.execute))
+
+
+@lru_cache(maxsize=1024)
+def _annotated_struct(function: Callable[..., Any]) -> type[msgspec.Struct] | None:
+    # Kept, because resolving annotations costs more than all other checks of a create together.
     try:
         hint = typing.get_type_hints(function).get("payload")
     except Exception:  # noqa: BLE001  an annotation that cannot be resolved declares nothing

@@ -62,8 +62,8 @@ async def test_every_error_is_described_with_its_body(api: httpx.AsyncClient) ->
     root = await document(api)
     for path, methods in root["paths"].items():
         for operation in methods.values():
-            for status, answer in operation["responses"].items():
-                answer = resolve(root, answer["$ref"]) if "$ref" in answer else answer
+            for status, given in operation["responses"].items():
+                answer = resolve(root, given["$ref"]) if "$ref" in given else given
                 if int(status) >= 400 and path != "/health/ready":
                     assert list(answer["content"]) == ["application/problem+json"]
     create = root["paths"]["/api/v1/jobs"]["post"]["responses"]
