@@ -31,7 +31,7 @@ def main() -> None:
     if missing or sys.version_info < OLDEST_PYTHON:
         from jobqueue.bootstrap import enter_environment
 
-        enter_environment(arguments, missing)
+        enter_environment(arguments, missing, OLDEST_PYTHON)
     from jobqueue.cli import main as run
 
     run()

@@ -23,8 +23,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Iterator, NoReturn, Sequence  # noqa: UP035  as Python 3.8 has them
 
-from jobqueue.__main__ import OLDEST_PYTHON
-
 CHECKOUT = Path(__file__).resolve().parent.parent
 STAMP = "jobqueue-stamp.json"
 # An interpreter option of the second start, since it is not handed on to children as a variable would be:
@@ -36,14 +34,14 @@ class BootstrapError(Exception):
     """The environment cannot be made; the message says why and what to do."""
 
 
-def enter_environment(arguments: Sequence[str], missing: Sequence[str]) -> NoReturn:
+def enter_environment(arguments: Sequence[str], missing: Sequence[str], oldest_python: tuple[int, int]) -> NoReturn:
     """Make sure of the environment and replace this process by the same command inside it.
 
-    *missing* are the modules this interpreter lacks. Leaves with code 1 and a readable message when the
-    environment cannot be made.
+    *missing* are the modules this interpreter lacks, *oldest_python* the version it must have. Leaves with code 1
+    and a readable message when the environment cannot be made.
     """
     try:
-        _require_python()
+        _require_python(oldest_python)
         folder = _checked_folder(missing)
         ensure_environment(folder, extras_of(arguments))
     except BootstrapError as error:
@@ -55,14 +53,14 @@ def enter_environment(arguments: Sequence[str], missing: Sequence[str]) -> NoRet
     os.execve(python, [python, "-X", GUARD, "-m", "jobqueue", *arguments], environ)  # noqa: S606  our own interpreter
 
 
-def _require_python() -> None:
-    if sys.version_info >= OLDEST_PYTHON:
+def _require_python(oldest: tuple[int, int]) -> None:
+    if sys.version_info >= oldest:
         return
-    names = [f"python3.{minor}" for minor in range(20, OLDEST_PYTHON[1] - 1, -1)]
+    names = [f"python3.{minor}" for minor in range(20, oldest[1] - 1, -1)]
     newer = next((name for name in names if shutil.which(name)), None)
     version = ".".join(str(part) for part in sys.version_info[:3])
     raise BootstrapError(
-        f"Python 3.11 or newer is needed, and {sys.executable} is {version}: "
+        f"Python {oldest[0]}.{oldest[1]} or newer is needed, and {sys.executable} is {version}: "
         + (f"run {newer} -m jobqueue" if newer else "install a newer one")
     )
 

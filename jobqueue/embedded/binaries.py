@@ -37,9 +37,7 @@ def postgres_major(folder: Path) -> int:
         SetupError: the program does not run on this machine.
     """
     try:
-        text = subprocess.check_output(
-            [folder / "postgres", "--version"], text=True, stderr=subprocess.STDOUT
-        )
+        text = subprocess.check_output([folder / "postgres", "--version"], text=True, stderr=subprocess.STDOUT)
     except (OSError, subprocess.CalledProcessError) as error:
         raise SetupError(f"{folder / 'postgres'} does not run on this machine: {error}") from error
     match = re.search(r"\d+", text)
@@ -71,7 +69,5 @@ def valkey_server() -> Path:
 def _package(name: str) -> Path:
     spec = find_spec(name)
     if spec is None or not spec.submodule_search_locations:
-        raise SetupError(
-            f"the package {name.replace('_', '-')} is not installed: run pip install jobqueue again"
-        )
+        raise SetupError(f"the package {name.replace('_', '-')} is not installed: run pip install jobqueue again")
     return Path(next(iter(spec.submodule_search_locations)))

@@ -92,8 +92,10 @@ class DataFolder:
         """Note which processes run, for :meth:`sweep` after a kill."""
         rows = [(name, pid, _birth(pid)) for name, pid in pids.items()]
         draft = self._record.with_suffix(".new")
-        draft.write_text(json.dumps(rows), encoding="utf-8")
-        draft.replace(self._record)
+        # A full disk must not end a run that works; the kernel's death signal does not need this file.
+        with contextlib.suppress(OSError):
+            draft.write_text(json.dumps(rows), encoding="utf-8")
+            draft.replace(self._record)
 
     def sweep(self) -> None:
         """End what is left of a run whose supervisor was killed; returns when it is gone.
@@ -101,9 +103,7 @@ class DataFolder:
         Clients of the database first get a moment to end by themselves. PostgreSQL gets the time for its
         checkpoint. A process is only touched if its time of birth is the recorded one.
         """
-        left = [
-            (name, pid) for name, pid, birth in self._recorded() if is_running(pid) and _birth(pid) == birth
-        ]
+        left = [(name, pid) for name, pid, birth in self._recorded() if is_running(pid) and _birth(pid) == birth]
         for name, pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGINT if name == "postgres" else signal.SIGTERM)

@@ -28,9 +28,7 @@ def require_free_port(host: str, port: int) -> int:
             return int(probe.getsockname()[1])
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise SetupError(
-                f"port {port} is already in use: stop the other program or pass --port"
-            ) from error
+            raise SetupError(f"port {port} is already in use: stop the other program or pass --port") from error
         raise SetupError(f"cannot listen on {host} port {port}: {error.strerror}") from error
 
 

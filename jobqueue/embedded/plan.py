@@ -87,9 +87,7 @@ class Plan:
             if metrics:
                 metrics = network.next_free_port("0.0.0.0", metrics, taken)  # noqa: S104  probed, not served
             environ = {"METRICS_PORT": str(metrics)}
-            programs.append(
-                self._python(f"worker-{number}", "jobqueue", "worker", environ=environ, grace=grace)
-            )
+            programs.append(self._python(f"worker-{number}", "jobqueue", "worker", environ=environ, grace=grace))
         if self.options.demo:
             programs.append(self._python("demo", "jobqueue.embedded.demo", f"{self.address}/api/v1/jobs"))
         return programs
@@ -143,9 +141,7 @@ class Plan:
         return Program(name, start, grace_seconds=grace, stage=CLIENTS)
 
 
-def make_plan(
-    options: UpOptions, settings: Settings, folder: DataFolder, port: int, given: Mapping[str, str]
-) -> Plan:
+def make_plan(options: UpOptions, settings: Settings, folder: DataFolder, port: int, given: Mapping[str, str]) -> Plan:
     """Return the plan: a server of our own for each address the user has not set.
 
     Raises:

@@ -27,7 +27,7 @@ QUICK_DEATHS = 3
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.3, 10.0
 
 
-class QuitRequested(Exception):  # noqa: N818  not an error
+class QuitRequested(Exception):
     """The user asked to stop."""
 
 
@@ -191,9 +191,7 @@ class Supervisor:
             os.close(write_end)
         os.set_blocking(read_end, False)
         child.output = read_end
-        self._selector.register(
-            read_end, selectors.EVENT_READ, lambda fd: self._read_output(child, fd, show=show)
-        )
+        self._selector.register(read_end, selectors.EVENT_READ, lambda fd: self._read_output(child, fd, show=show))
         return process
 
     def _look_after(self, child: Child) -> None:
@@ -214,13 +212,10 @@ class Supervisor:
         child.quick_deaths = child.quick_deaths + 1 if quick else 0
         if child.quick_deaths >= QUICK_DEATHS:
             raise SetupError(
-                f"{child.program.name} cannot be kept running ({_cause(code)}); its last lines:\n"
-                f"{child.last_words()}"
+                f"{child.program.name} cannot be kept running ({_cause(code)}); its last lines:\n{child.last_words()}"
             )
         delay = min(FIRST_DELAY_SECONDS * 2**child.quick_deaths, LONGEST_DELAY_SECONDS)
-        self._say(
-            f"{child.program.name} ended unexpectedly ({_cause(code)}): starting it again in {delay:.1f} s"
-        )
+        self._say(f"{child.program.name} ended unexpectedly ({_cause(code)}): starting it again in {delay:.1f} s")
         child.restart_at = time.monotonic() + delay
 
     def _close(self, child: Child) -> None:
@@ -265,9 +260,7 @@ class Supervisor:
 
     def _next_restart(self) -> float:
         now = time.monotonic()
-        return min(
-            (c.restart_at - now for c in self.children.values() if c.restart_at is not None), default=3600.0
-        )
+        return min((c.restart_at - now for c in self.children.values() if c.restart_at is not None), default=3600.0)
 
     def _tell(self) -> None:
         self._on_change({name: c.process.pid for name, c in self.children.items() if c.process is not None})

@@ -48,7 +48,7 @@ def run_up(options: UpOptions) -> int:
         folder = DataFolder(options.data_dir)
         folder.prepare()
     except SetupError as error:
-        say(str(error))
+        complain(str(error))
         return 1
     read_end, write_end = os.pipe()
     sys.stdout.flush()
@@ -78,22 +78,20 @@ def _wait_in_front(supervisor: int, control: int, folder: DataFolder) -> int:
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return code
-    say(f"the supervisor was killed ({signal.Signals(-code).name}): stopping what it ran")
+    complain(f"the supervisor was killed ({signal.Signals(-code).name}): stopping what it ran")
     if folder.try_lock(os.getpid()):
         folder.sweep()
     return 1
 
 
-def _run_supervisor(
-    options: UpOptions, settings: Settings, folder: DataFolder, control: int, front: int
-) -> NoReturn:
+def _run_supervisor(options: UpOptions, settings: Settings, folder: DataFolder, control: int, front: int) -> NoReturn:
     """Be the supervisor; never returns into the caller's code, which belongs to the front."""
     code = 1
     try:
         os.setsid()
         code = _supervise(options, settings, folder, control, front)
-    except BaseException as error:
-        say(f"up failed: {type(error).__name__}: {error}")
+    except BaseException as error:  # noqa: BLE001  the last frame of this process
+        complain(f"up failed: {type(error).__name__}: {error}")
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
@@ -116,12 +114,13 @@ def _supervise(options: UpOptions, settings: Settings, folder: DataFolder, contr
     except QuitRequested:
         code = 0
     except JobQueueError as error:
-        say(str(error))
+        complain(str(error))
         code = 1
-    if supervisor.children:
-        say("stopping")
-        supervisor.stop_all()
-        say("stopped")
+    finally:
+        if supervisor.children:
+            say("stopping")
+            supervisor.stop_all()
+            say("stopped")
     return code
 
 
@@ -171,3 +170,9 @@ def say(text: str, source: str = "") -> None:
     prefix = f"[{source}] " if source else ""
     with contextlib.suppress(OSError, ValueError):
         print("".join(f"{prefix}{line}\n" for line in text.splitlines()), end="", flush=True)
+
+
+def complain(text: str) -> None:
+    """Say on the standard error output why ``up`` ends."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
