@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -58,7 +59,8 @@ class Batcher(Generic[Item, Answer]):
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
         if self._writer is None or self._writer.done():
-            self._writer = asyncio.create_task(self._run(), name="batch-writer")
+            # A batch belongs to no caller, so it must not log or trace as the first one.
+            self._writer = asyncio.create_task(self._run(), name="batch-writer", context=Context())
         return answer
 
     async def drained(self) -> None:
@@ -72,6 +74,7 @@ class Batcher(Generic[Item, Answer]):
             batch = [self._waiting.popleft() for _ in range(size)]
             try:
                 answers = await self._write([item for item, _ in batch])
+                answered = list(zip(batch, answers, strict=True))
             except BaseException as error:
                 reason = error if isinstance(error, Exception) else RuntimeError("the writer was stopped")
                 for _, future in batch:
@@ -80,7 +83,7 @@ class Batcher(Generic[Item, Answer]):
                 if not isinstance(error, Exception):
                     raise
                 continue
-            for (_, future), answer in zip(batch, answers, strict=True):
+            for (_, future), answer in answered:
                 if future.done():
                     continue
                 if isinstance(answer, Exception):

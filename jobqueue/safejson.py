@@ -17,6 +17,10 @@ MAX_DEPTH = 64
 MAX_ERROR_CHARS = 10_000
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
+Place = tuple["Place | None", str]
+"""Where a value stands: the place of what holds it, and the step from there. Spelled out only when refused: doing so
+for every value of a list under a long key would take gigabytes."""
+
 
 class UnsafeValue(ValueError):
     """A value that cannot be stored as JSON; the message says where and why."""
@@ -30,22 +34,22 @@ def check_value(value: Any, path: str = "payload") -> None:
             not text, or a Python type that JSON does not have.
     """
     # An explicit stack: the depth of hostile input must not become our own recursion.
-    stack: list[tuple[Any, str, int]] = [(value, path, 1)]
+    stack: list[tuple[Any, Place, int]] = [(value, (None, path), 1)]
     while stack:
-        item, where, depth = stack.pop()
+        item, place, depth = stack.pop()
         if isinstance(item, str):
-            _check_text(item, where)
+            _check_text(item, place)
         elif item is None or isinstance(item, (bool, int)):
             continue
         elif isinstance(item, float):
             if not math.isfinite(item):
-                raise UnsafeValue(f"{where} is {item}: only finite numbers can be stored")
+                raise UnsafeValue(f"{_shown(place)} is {item}: only finite numbers can be stored")
         elif isinstance(item, (dict, list, tuple)):
             if depth > MAX_DEPTH:
-                raise UnsafeValue(f"{_short(where)} is nested deeper than {MAX_DEPTH} levels")
-            stack.extend(_children(item, where, depth + 1))
+                raise UnsafeValue(f"{_shown(place)} is nested deeper than {MAX_DEPTH} levels")
+            stack.extend(_children(item, place, depth + 1))
         else:
-            raise UnsafeValue(f"{where} is a {type(item).__name__}, which JSON does not have")
+            raise UnsafeValue(f"{_shown(place)} is a {type(item).__name__}, which JSON does not have")
 
 
 def encode_value(value: Any, path: str) -> bytes:
@@ -65,32 +69,40 @@ def clean_text(text: str, limit: int = MAX_ERROR_CHARS) -> str:
     return _UNSTORABLE.sub("\ufffd", text)
 
 
-def describe_exception(error: BaseException) -> str:
+def describe_exception(error: BaseException, *, with_type: bool = True) -> str:
     """Return ``TypeName: message``, also for exceptions whose own ``__str__`` fails."""
     name = type(error).__name__
     try:
         message = str(error)
     except BaseException:  # noqa: BLE001  a handler's exception may do anything, and must not stop the worker
         message = "(its message could not be read)"
-    return clean_text(f"{name}: {message}" if message else name)
+    if with_type or not message:
+        message = f"{name}: {message}" if message else name
+    return clean_text(message)
 
 
-def _check_text(text: str, where: str) -> None:
+def _check_text(text: str, place: Place, what: str = "") -> None:
     if "\x00" in text:
-        raise UnsafeValue(f"{_short(where)} holds a NUL character (U+0000), which cannot be stored")
+        raise UnsafeValue(f"{what}{_shown(place)} holds a NUL character (U+0000), which cannot be stored")
     if not text.isascii() and _UNSTORABLE.search(text):
-        raise UnsafeValue(f"{_short(where)} holds half a surrogate pair, which is not text")
+        raise UnsafeValue(f"{what}{_shown(place)} holds half a surrogate pair, which is not text")
 
 
-def _children(item: Any, where: str, depth: int) -> list[tuple[Any, str, int]]:
+def _children(item: Any, place: Place, depth: int) -> list[tuple[Any, Place, int]]:
     if not isinstance(item, dict):
-        return [(child, f"{where}[{index}]", depth) for index, child in enumerate(item)]
+        return [(child, (place, f"[{index}]"), depth) for index, child in enumerate(item)]
     for key in item:
         if not isinstance(key, str):
-            raise UnsafeValue(f"{_short(where)} has the key {key!r}: keys must be text")
-        _check_text(key, f"a key of {where}")
-    return [(child, f"{where}.{key}", depth) for key, child in item.items()]
+            raise UnsafeValue(f"{_shown(place)} has the key {key!r}: keys must be text")
+        _check_text(key, place, "a key of ")
+    return [(child, (place, f".{key}"), depth) for key, child in item.items()]
 
 
-def _short(where: str) -> str:
+def _shown(place: Place) -> str:
+    steps: list[str] = []
+    holder: Place | None = place
+    while holder is not None:
+        holder, step = holder
+        steps.append(step)
+    where = "".join(reversed(steps))
     return where if len(where) <= 100 else f"{where[:60]}…{where[-30:]}"

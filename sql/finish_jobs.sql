@@ -29,7 +29,7 @@ WITH outcome AS MATERIALIZED (
   FROM outcome
   WHERE jobs.id = outcome.id AND jobs.status = 'processing' AND jobs.lease_token = outcome.lease_token
     AND kind <> 'stopped'
-  RETURNING jobs.id, jobs.status, attempts, max_attempts, outcome.error, delay,
+  RETURNING jobs.id, outcome.lease_token, jobs.status, attempts, max_attempts, outcome.error, delay,
             extract(epoch FROM clock_timestamp() - started_at) AS seconds
 ), logged AS (
   INSERT INTO job_logs (job_id, attempt, level, event, message, created_at)
@@ -50,6 +50,6 @@ WITH outcome AS MATERIALIZED (
                 CASE kind WHEN 'completed' THEN 'it returned a result' ELSE coalesce(outcome.error, 'it was stopped') END),
          clock_timestamp()
   FROM outcome JOIN jobs USING (id)
-  WHERE NOT %(is_repeat)s AND NOT EXISTS (SELECT FROM finished WHERE finished.id = outcome.id)
+  WHERE NOT %(is_repeat)s AND NOT EXISTS (SELECT FROM finished WHERE finished.lease_token = outcome.lease_token)
 )
-SELECT id, status::text FROM finished
+SELECT lease_token, status::text FROM finished

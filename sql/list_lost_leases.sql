@@ -1,9 +1,9 @@
--- Tells which of a worker's jobs are no longer its own (cancelled, recovered or removed).
+-- Tells which of a worker's leases are gone (the job was cancelled, recovered or removed).
 -- caller: store.workers.list_lost_leases
 -- params: arrays ids, lease_tokens
 -- index: jobs_pkey
 -- locks: none
-SELECT held.id, coalesce(jobs.status::text, 'removed')
+SELECT held.lease_token, coalesce(jobs.status::text, 'removed')
 FROM unnest(%(ids)s::uuid[], %(lease_tokens)s::uuid[]) AS held (id, lease_token)
 LEFT JOIN jobs ON jobs.id = held.id
 WHERE jobs.lease_token IS DISTINCT FROM held.lease_token

@@ -32,7 +32,12 @@ Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 Rows = list[tuple[Any, ...]]
 
 # Refused by the data, not by the server's state: the same statement would be refused again.
-REFUSED = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded)
+REFUSED = (
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
+)
 _AWAY = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
@@ -135,6 +140,8 @@ async def run(
 def _unavailable() -> Iterator[None]:
     try:
         yield
+    except REFUSED:
+        raise  # some of them are operational errors to psycopg
     except (*_AWAY, TimeoutError, OSError) as error:
         DB_ERRORS.labels(type(error).__name__).inc()
         raise Unavailable(f"The database does not answer: {first_line(error)}") from error

@@ -180,11 +180,11 @@ async def claim_jobs(
 async def finish_jobs(
     connection: Connection, outcomes: Sequence[Outcome], *, is_repeat: bool = False, timeout: float = 10.0
 ) -> dict[UUID, Status]:
-    """Write how attempts ended. Returns the new status of each job that still belonged to its attempt.
+    """Write how attempts ended. Returns the job's new status by the lease token of its attempt.
 
-    A job that is missing from the answer was cancelled, recovered or removed; its outcome is dropped and that is
-    noted in its log. Not so with *is_repeat*: the answer to the first try was lost, so it may be our own write that
-    is found.
+    A token that is missing from the answer no longer owned its job (cancelled, recovered or removed); its outcome is
+    dropped and that is noted in the job's log. Not so with *is_repeat*: the answer to the first try was lost, so it
+    may be our own write that is found.
     """
     params = {
         "ids": [outcome.id for outcome in outcomes],

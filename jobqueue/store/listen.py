@@ -35,6 +35,7 @@ class Listener:
         self._settings = settings
         self._wake = dict(wake)
         self._role = f"{role}-listen"
+        self._was_heard = False
         self.is_listening = False
 
     async def run(self) -> None:
@@ -50,12 +51,12 @@ class Listener:
                     await connection.close()
             except (Unavailable, psycopg.Error, OSError) as error:
                 failures = 0 if self._was_heard else failures + 1
+                self._was_heard = False
                 log.warning("listener_lost", error=str(error).strip(), polling_seconds=self._settings.poll_seconds)
             pause = min(0.2 * 2 ** min(failures, 10), _LONGEST_BACKOFF_SECONDS)
             await asyncio.sleep(pause)
 
     async def _listen(self, connection: Connection) -> None:
-        self._was_heard = False
         check = f"jobqueue_check_{connection.info.backend_pid}"
         for channel in (*self._wake, check):
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
@@ -68,8 +69,6 @@ class Listener:
             self.is_listening = self._was_heard = True
             async for notification in connection.notifies(timeout=_CHECK_SECONDS):
                 self._dispatch(notification.channel)
-
-    _was_heard = False
 
     async def _check(self, connection: Connection, channel: str) -> None:
         """Send ourselves a notification and wait for it.

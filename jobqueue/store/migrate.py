@@ -117,12 +117,12 @@ def take_turn(connection: Connection) -> None:
     """Wait until no other process migrates this database, at most two minutes.
 
     Raises:
-        TimeoutError: somebody else holds the turn for longer.
+        Unavailable: somebody else holds the turn for longer.
     """
     deadline = time.monotonic() + _TURN_SECONDS
     while not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_TURN})").scalar():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"another process has been migrating for more than {_TURN_SECONDS} s")
+            raise Unavailable(f"Another process has been migrating this database for more than {_TURN_SECONDS} s")
         time.sleep(0.2)
     connection.commit()
 

@@ -14,6 +14,9 @@ from jobqueue.store.db import Connection, run
 Held = Sequence[tuple[UUID, UUID]]
 """Jobs a worker holds: (id, lease token)."""
 
+_SILENT_LEASES = 4
+"""A worker that has not been heard of for so many leases is no longer woken by inserts."""
+
 
 class LostJob(msgspec.Struct, frozen=True):
     """A running job whose lease ran out, with the token that the vanished owner held."""
@@ -50,7 +53,7 @@ async def extend_leases(connection: Connection, held: Held, *, lease_seconds: fl
 
 
 async def list_lost_leases(connection: Connection, held: Held, *, timeout: float = 10.0) -> dict[UUID, str]:
-    """Return which held jobs belong to their holder no longer, each with its present status or ``removed``."""
+    """Return the lease tokens that are no longer worth anything, each with its job's present status or ``removed``."""
     params = {"ids": [job_id for job_id, _ in held], "lease_tokens": [token for _, token in held]}
     return dict(await run(connection, "list_lost_leases", params, timeout=timeout))
 
@@ -79,12 +82,15 @@ async def recover_jobs(
     return {row[0]: Status(row[1]) for row in await run(connection, "recover_jobs", params)}
 
 
-async def upsert_worker(connection: Connection, worker: WorkerRecord, *, timeout: float = 10.0) -> None:
+async def upsert_worker(
+    connection: Connection, worker: WorkerRecord, *, lease_seconds: float, timeout: float = 10.0
+) -> None:
     """Record that a worker is alive."""
     params = {
         name: getattr(worker, name)
         for name in ("id", "hostname", "pid", "version", "types", "concurrency", "running", "is_stopping")
     }
+    params["silent_seconds"] = _SILENT_LEASES * lease_seconds
     await run(connection, "upsert_worker", params, timeout=timeout)
 
 
@@ -98,9 +104,9 @@ async def remove_worker(connection: Connection, worker_id: UUID, *, timeout: flo
     await run(connection, "remove_worker", {"id": worker_id}, timeout=timeout)
 
 
-async def prune_workers(connection: Connection, *, silent_seconds: float) -> None:
-    """Forget workers silent for a day; those silent for *silent_seconds* are no longer woken."""
-    await run(connection, "prune_workers", {"silent_seconds": silent_seconds})
+async def prune_workers(connection: Connection, *, lease_seconds: float) -> None:
+    """Forget workers silent for a day; those silent for several leases are no longer woken."""
+    await run(connection, "prune_workers", {"silent_seconds": _SILENT_LEASES * lease_seconds})
 
 
 async def list_workers(connection: Connection) -> list[WorkerRecord]:

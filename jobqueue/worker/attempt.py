@@ -12,6 +12,7 @@ import contextvars
 import random
 import threading
 import time
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 STOP_PATIENCE_SECONDS = 1.0
 """How long a cancelled executor may take to end before its slot counts as stuck."""
 
+MAX_RETRY_LATER_SECONDS = 86_400.0
+
 
 class StopReason(Enum):
     """Why an attempt is told to stop."""
@@ -42,16 +45,8 @@ class StopReason(Enum):
     RELEASED = "released"
 
 
-class Returned(msgspec.Struct, frozen=True):
-    """The executor returned."""
-
-    value: Any
-
-
-class Raised(msgspec.Struct, frozen=True):
-    """The executor raised."""
-
-    error: BaseException
+class _Unreadable(Exception):
+    """The payload does not fit what the executor declares."""
 
 
 class Owner(Protocol):
@@ -89,7 +84,8 @@ class Attempt:
         self._limit_seconds = limit_seconds
         self._result_max_bytes = result_max_bytes
         self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[Returned | Raised] | None = None
+        self._task: asyncio.Task[Outcome] | None = None
+        self._finished_after: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._started = time.monotonic()
@@ -118,7 +114,7 @@ class Attempt:
 
     def stop(self, reason: StopReason) -> None:
         """Tell the executor to stop. A task is cancelled; a thread cannot be, so its end is not waited for."""
-        if self.is_reported or self.stop_reason is not None:
+        if self.is_reported or self.stop_reason is not None or self._finished_after is not None:
             return
         self.stop_reason = reason
         if self._task is None:
@@ -133,38 +129,43 @@ class Attempt:
         return self.stop_reason is StopReason.RELEASED
 
     def settle(self) -> None:
-        """Report now if that has not happened: there is no time left to wait for the executor."""
-        if not self.is_reported:
+        """Report a stop now if that has not happened: there is no time left to wait for the executor."""
+        if not self.is_reported and self.stop_reason is not None:
             self._report(self._outcome_of_stop())
 
-    async def _execute(self) -> Returned | Raised:
+    async def _execute(self) -> Outcome:
         try:
-            payload = decode_payload(self._executor, self.claim.payload)
-            return Returned(await self._executor.execute(str(self.claim.id), payload))
+            outcome = self._completed(await self._executor.execute(str(self.claim.id), self._payload()))
         except BaseException as error:  # noqa: BLE001  SystemExit and the like end the job, never the worker
-            return Raised(error)
+            outcome = self._raised(error)
+        self._finished_after = self.seconds
+        return outcome
 
     def _execute_in_thread(self) -> None:
-        end: Returned | Raised
         try:
-            payload = decode_payload(self._executor, self.claim.payload)
-            end = Returned(self._executor.execute(str(self.claim.id), payload))
+            outcome = self._completed(self._executor.execute(str(self.claim.id), self._payload()))
         except BaseException as error:  # noqa: BLE001  as above
-            end = Raised(error)
+            outcome = self._raised(error)
+        self._finished_after = self.seconds
+        # The worker goes on in a context of its own: what it logs is not this job's.
+        with suppress(RuntimeError):  # the worker is gone already
+            self._loop.call_soon_threadsafe(self._ended, outcome, context=contextvars.Context())
+
+    def _payload(self) -> Any:
         try:
-            self._loop.call_soon_threadsafe(self._ended, end)
-        except RuntimeError:
-            return  # the worker is gone already
+            return decode_payload(self._executor, self.claim.payload)
+        except msgspec.DecodeError as error:
+            raise _Unreadable(f"The payload cannot be read: {error}") from error
 
-    def _task_done(self, task: asyncio.Task[Returned | Raised]) -> None:
-        self._ended(Raised(asyncio.CancelledError()) if task.cancelled() else task.result())
+    def _task_done(self, task: asyncio.Task[Outcome]) -> None:
+        self._ended(self._raised(asyncio.CancelledError()) if task.cancelled() else task.result())
 
-    def _ended(self, end: Returned | Raised) -> None:
+    def _ended(self, outcome: Outcome) -> None:
         self.has_ended = True
         if not self.is_reported:
-            if self.stop_reason is None and self.seconds >= self._limit_seconds:
+            if self.stop_reason is None and (self._finished_after or 0.0) >= self._limit_seconds:
                 self.stop_reason = StopReason.TIMED_OUT  # it blocked the loop, so the timer could not fire
-            self._report(self._outcome_of_end(end) if self.stop_reason is None else self._outcome_of_stop())
+            self._report(outcome if self.stop_reason is None else self._outcome_of_stop())
         self._owner.ended(self)
 
     def _report(self, outcome: Outcome | None) -> None:
@@ -182,21 +183,21 @@ class Attempt:
             return Outcome(id=self.claim.id, lease_token=self.claim.lease_token, kind="stopped")
         return self._failed(f"Execution timed out after {self._limit_seconds:g}s")
 
-    def _outcome_of_end(self, end: Returned | Raised) -> Outcome:
-        if isinstance(end, Returned):
-            return self._completed(end.value)
-        if isinstance(end.error, GiveUp):
-            return self._failed(clean_text(str(end.error)), kind="gave_up")
-        if isinstance(end.error, RetryLater):
-            return self._failed(clean_text(str(end.error)), delay=end.error.delay_seconds)
-        if isinstance(end.error, msgspec.DecodeError):
-            return self._failed(f"The payload cannot be read: {clean_text(str(end.error))}")
-        return self._failed(describe_exception(end.error))
+    def _raised(self, error: BaseException) -> Outcome:
+        if isinstance(error, GiveUp):
+            return self._failed(describe_exception(error, with_type=False), kind="gave_up")
+        if isinstance(error, RetryLater):
+            # A subclass may have set anything.
+            delay = getattr(error, "delay_seconds", None)
+            return self._failed(describe_exception(error, with_type=False), delay=delay)
+        return self._failed(describe_exception(error, with_type=not isinstance(error, _Unreadable)))
 
     def _completed(self, value: Any) -> Outcome:
         try:
             result = encode_value(value, "result")
-        except (UnsafeValue, msgspec.EncodeError, RecursionError, OverflowError) as error:
+        except UnsafeValue as error:
+            return self._failed(f"The result cannot be stored: {clean_text(str(error))}")
+        except Exception as error:  # noqa: BLE001  encoding runs whatever methods the value has
             return self._failed(f"The result cannot be stored: {describe_exception(error)}")
         if len(result) > self._result_max_bytes:
             return self._failed(
@@ -206,7 +207,7 @@ class Attempt:
         return Outcome(id=self.claim.id, lease_token=self.claim.lease_token, kind="completed", result=result)
 
     def _failed(self, error: str, *, kind: str = "failed", delay: float | None = None) -> Outcome:
-        if delay is None:
+        if not isinstance(delay, (int, float)) or not 0 <= delay <= MAX_RETRY_LATER_SECONDS:
             jitter = random.uniform(0.5, 1.5)  # noqa: S311  spreads retries, nothing secret
             delay = retry_delay_seconds(self.claim.attempt, jitter)
         return Outcome(

@@ -11,7 +11,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable
+from contextlib import suppress
 from uuid import UUID
 
 import msgspec
@@ -20,7 +20,7 @@ import structlog
 from jobqueue.errors import JobQueueError
 from jobqueue.settings import Settings
 from jobqueue.store import jobs, workers
-from jobqueue.store.db import Line
+from jobqueue.store.db import Line, connect
 from jobqueue.store.workers import WorkerRecord
 
 _RETRY_SECONDS = 0.5
@@ -33,24 +33,23 @@ class Holdings:
     """The jobs this worker owns, shared between its loop and the heartbeat thread."""
 
     def __init__(self) -> None:
-        self._tokens: dict[UUID, UUID] = {}
+        self._jobs: dict[UUID, UUID] = {}
         self._lock = threading.Lock()
 
     def add(self, job_id: UUID, token: UUID) -> None:
         """Note a claimed job."""
         with self._lock:
-            self._tokens[job_id] = token
+            self._jobs[token] = job_id
 
-    def remove(self, job_id: UUID, token: UUID) -> None:
-        """Forget a job whose outcome is written; a later claim of the same job by this worker stays."""
+    def remove(self, token: UUID) -> None:
+        """Forget a claim whose outcome is written; a later one of the same job by this worker stays."""
         with self._lock:
-            if self._tokens.get(job_id) == token:
-                del self._tokens[job_id]
+            self._jobs.pop(token, None)
 
     def snapshot(self) -> list[tuple[UUID, UUID]]:
         """Return (id, lease token) of all."""
         with self._lock:
-            return list(self._tokens.items())
+            return [(job_id, token) for token, job_id in self._jobs.items()]
 
 
 class Heartbeat:
@@ -66,6 +65,7 @@ class Heartbeat:
         self._ready = threading.Event()
         self._is_done = False
         self._last_resort_at: float | None = None
+        self._last_resort: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start the thread; returns once it runs."""
@@ -85,20 +85,27 @@ class Heartbeat:
         self._wake()
 
     def stop(self) -> None:
-        """End the thread. Waits for it, but not for a database that does not answer."""
+        """Remove the worker's record and end the thread. Does not wait for a database that does not answer."""
         self._is_done = True
         self._wake()
         self._thread.join(timeout=_LAST_RESORT_SECONDS)
 
     def _wake(self) -> None:
         if self._loop is not None:
-            _call(self._loop, self._nudge.set)
+            with suppress(RuntimeError):  # the loop is closed: there is nobody to wake
+                self._loop.call_soon_threadsafe(self._woken)
+
+    def _woken(self) -> None:
+        self._nudge.set()
+        if self._last_resort_at is not None and self._last_resort is None:
+            self._last_resort = asyncio.create_task(self._end_by_force(self._last_resort_at), name="last-resort")
 
     def _run(self) -> None:
         asyncio.run(self._beat_forever())
 
     async def _beat_forever(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._woken()  # a stop may have been asked for before there was a loop
         self._ready.set()
         line = Line(self._settings, "worker-heartbeat")
         pause = 0.0
@@ -113,13 +120,9 @@ class Heartbeat:
                 log.exception("heartbeat_failed")
                 pause = min(_RETRY_SECONDS, self._settings.heartbeat_seconds)
             await self._sleep(pause)
-            if self._last_resort_at is not None and time.monotonic() >= self._last_resort_at and not self._is_done:
-                await self._end_by_force(line)
-        await line.close()
+        await self._leave(line)
 
     async def _sleep(self, seconds: float) -> None:
-        if self._last_resort_at is not None:
-            seconds = min(seconds, max(0.0, self._last_resort_at - time.monotonic()))
         self._nudge.clear()
         if self._is_done:
             return
@@ -138,24 +141,34 @@ class Heartbeat:
                 await workers.extend_leases(
                     connection, held, lease_seconds=self._settings.lease_seconds, timeout=timeout
                 )
-            await workers.upsert_worker(connection, record, timeout=timeout)
+            await workers.upsert_worker(connection, record, lease_seconds=self._settings.lease_seconds, timeout=timeout)
 
-    async def _end_by_force(self, line: Line) -> None:
-        """The loop is blocked by an executor. Give everything back and go: nothing else would end this process."""
+    async def _leave(self, line: Line) -> None:
+        """Remove the worker's record. Done here because a beat that came after it would bring the record back."""
+        try:
+            async with line.use() as connection:
+                await workers.remove_worker(connection, self._record.id, timeout=_LAST_RESORT_SECONDS)
+        except (JobQueueError, OSError) as error:
+            log.warning("worker_record_left", error=str(error))
+        await line.close()
+
+    async def _end_by_force(self, at: float) -> None:
+        """End the process *at* a monotonic time, with everything given back.
+
+        That happens when an executor blocks the loop or the database does not answer. Nothing else would end it.
+        """
+        await asyncio.sleep(at - time.monotonic())
         held = self._holdings.snapshot()
         log.error("stop_by_force", jobs=[str(job_id) for job_id, _ in held])
+        code = 0
         try:
-            async with asyncio.timeout(_LAST_RESORT_SECONDS), line.use() as connection:
+            # A connection of its own: the heartbeat may be waiting for an answer on the other one.
+            async with asyncio.timeout(_LAST_RESORT_SECONDS):
+                connection = await connect(self._settings.database_url, self._settings, "worker-last-resort")
                 if held:
                     await jobs.release_jobs(connection, held, timeout=_LAST_RESORT_SECONDS)
                 await workers.remove_worker(connection, self._record.id, timeout=_LAST_RESORT_SECONDS)
-        except (JobQueueError, TimeoutError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  whatever it is, the process must end
             log.error("release_failed", error=str(error))
-        os._exit(1)
-
-
-def _call(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    try:
-        loop.call_soon_threadsafe(function)
-    except RuntimeError:
-        return  # the loop is closed: there is nobody to wake
+            code = 1
+        os._exit(code)

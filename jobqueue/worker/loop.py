@@ -20,7 +20,7 @@ from jobqueue.errors import Unavailable
 from jobqueue.executors import BaseExecutor
 from jobqueue.job import Claim, Status
 from jobqueue.settings import Settings
-from jobqueue.store import jobs, workers
+from jobqueue.store import jobs
 from jobqueue.store.db import Line
 from jobqueue.store.jobs import LogLine, Outcome
 from jobqueue.store.listen import CANCEL_CHANNEL, JOBS_CHANNEL, Listener
@@ -88,7 +88,7 @@ class Worker:
         )
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._slot_freed = asyncio.Event()
+        self._slot_changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._exit_code = 0
 
@@ -103,7 +103,7 @@ class Worker:
             self.announce_stop()
             self._stop.set()
             self._sleeper.wake()
-            self._slot_freed.set()
+            self._slot_changed.set()
 
     def request_hurry(self) -> None:
         """End the grace period now."""
@@ -206,13 +206,16 @@ class Worker:
         self._writer.finish(outcome).add_done_callback(lambda written: self._written(attempt, outcome, written))
 
     def _written(self, attempt: Attempt, outcome: Outcome, written: asyncio.Future[Status | None]) -> None:
-        if written.cancelled() or written.exception() is not None:
-            log.error("outcome_not_written", job_id=str(attempt.claim.id))
-            return
-        status = written.result()
         claim = attempt.claim
+        # Also when writing failed for good: a lease that is renewed for nobody would keep the job stuck for ever.
+        self._holdings.remove(claim.lease_token)
         attempt.is_written = True
-        self._holdings.remove(claim.id, claim.lease_token)
+        try:
+            status = written.result()
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  whatever it was, the slot must be freed
+            log.error("outcome_not_written", job_id=str(claim.id), error=str(error))
+            self._free_slot(attempt)
+            return
         JOB_PROCESSING_SECONDS.labels(claim.type).observe(attempt.seconds)
         if status is Status.COMPLETED:
             JOBS_COMPLETED.labels(claim.type).inc()
@@ -243,20 +246,20 @@ class Worker:
         if attempt.has_ended and attempt.is_written:
             self._attempts.pop(attempt.claim.lease_token, None)
             JOBS_ACTIVE.set(len(self._attempts))
-            self._slot_freed.set()
+        self._slot_changed.set()
         THREADS_LEFT_BEHIND.set(sum(entry.is_written for entry in self._attempts.values()))
 
-    def _lost(self, job_id: UUID, token: UUID, status: str) -> None:
+    def _lost(self, token: UUID, status: str) -> None:
         attempt = self._attempts.get(token)
         if attempt is not None and not attempt.is_reported:
             LEASES_LOST.labels(status).inc()
-            log.info("attempt_stopped", job_id=str(job_id), because=status)
+            log.info("attempt_stopped", job_id=str(attempt.claim.id), because=status)
             attempt.stop(StopReason.LOST)
 
     async def _wait_for_slot(self) -> None:
-        self._slot_freed.clear()
+        self._slot_changed.clear()
         if len(self._attempts) >= self._settings.worker_concurrency and not self._stop.is_set():
-            await self._slot_freed.wait()
+            await self._slot_changed.wait()
 
     def _all_stuck(self) -> bool:
         """Tell whether every slot is held by an executor that ignored its end. Only a new process helps then."""
@@ -281,8 +284,8 @@ class Worker:
         """Let running jobs end within the grace period, then stop the rest and hand them back."""
         deadline = time.monotonic() + self._settings.shutdown_grace_seconds
         while self._unreported() and time.monotonic() < deadline and not self._hurry.is_set():
-            self._slot_freed.clear()
-            waits = {asyncio.ensure_future(event.wait()) for event in (self._slot_freed, self._hurry)}
+            self._slot_changed.clear()
+            waits = {asyncio.ensure_future(event.wait()) for event in (self._slot_changed, self._hurry)}
             _, pending = await asyncio.wait(
                 waits, timeout=max(0.0, deadline - time.monotonic()), return_when=asyncio.FIRST_COMPLETED
             )
@@ -306,13 +309,12 @@ class Worker:
         try:
             async with asyncio.timeout(3):
                 await self._writer.drain()
-                async with self._claim_line.use() as connection:
-                    await workers.remove_worker(connection, self.id, timeout=2)
-        except (Unavailable, TimeoutError) as error:
-            log.error("stopped_with_work_unwritten", error=str(error))
+        except TimeoutError:
+            log.error("stopped_with_work_unwritten", jobs=[str(job_id) for job_id, _ in self._holdings.snapshot()])
             self._exit_code = 1
-        self._heartbeat.stop()
         logging.getLogger().removeHandler(handler)
         for line in (self._claim_line, self._writer, self._redis):
             await line.close()
+        # Last, since it also ends the process by force when one of the above does not come to an end.
+        self._heartbeat.stop()
         log.info("worker_stopped", exit_code=self._exit_code)

@@ -69,7 +69,7 @@ class Maintenance:
 
     async def _prune(self) -> None:
         async with self._line.use() as connection:
-            await workers.prune_workers(connection, silent_seconds=4 * self._settings.lease_seconds)
+            await workers.prune_workers(connection, lease_seconds=self._settings.lease_seconds)
         if not self._settings.retention_days:
             return
         removed = _PAGE

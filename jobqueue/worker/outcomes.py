@@ -28,6 +28,7 @@ _LONGEST_PAUSE_SECONDS = 2.0
 _REFUSED_ERROR = "The outcome of this attempt was refused by the database"
 
 Statuses = dict[UUID, Status]
+"""By lease token: one worker may hold two attempts of the same job, one of them lost."""
 Result = TypeVar("Result")
 
 log = structlog.get_logger("jobqueue.worker")
@@ -80,7 +81,7 @@ class OutcomeWriter:
         if lines:
             await self._persist(lambda connection, _: _append(connection, lines))
         statuses = await self._finish(outcomes) if outcomes else {}
-        return [statuses.get(item.id) if isinstance(item, Outcome) else None for item in items]
+        return [statuses.get(item.lease_token) if isinstance(item, Outcome) else None for item in items]
 
     async def _finish(self, outcomes: list[Outcome]) -> Statuses:
         try:

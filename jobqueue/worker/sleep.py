@@ -35,7 +35,8 @@ class Sleeper:
         self._worker_id = worker_id
         self._line = line
         self._hint = asyncio.Event()
-        self._is_marked_idle = True  # a new worker's record says so
+        self._is_marked_idle: bool | None = True  # a new worker's record says so; None: nobody knows
+        self._alarm: asyncio.TimerHandle | None = None
         self._marked_at = 0.0
         self._full_claims = 0
         self._next_due_at: float | None = None
@@ -51,6 +52,8 @@ class Sleeper:
         due_at = time.monotonic() + delay_seconds
         if self._next_due_at is None or due_at < self._next_due_at:
             self._next_due_at = due_at
+            if self._alarm is not None:
+                self._set_alarm(delay_seconds)
 
     def about_to_look(self) -> None:
         """Forget earlier hints: the look that follows sees what they were about."""
@@ -93,10 +96,25 @@ class Sleeper:
         if self._next_due_at is not None:
             seconds = min(seconds, max(0.0, self._next_due_at - time.monotonic()))
         started = time.monotonic()
-        timer = asyncio.get_running_loop().call_later(seconds, self._hint.set)
-        await self._hint.wait()
-        timer.cancel()
-        WORKER_IDLE_SECONDS.inc(time.monotonic() - started)
+        self._set_alarm(seconds)
+        try:
+            await self._hint.wait()
+        finally:
+            self._clear_alarm()
+            WORKER_IDLE_SECONDS.inc(time.monotonic() - started)
+
+    def _set_alarm(self, seconds: float) -> None:
+        """Wake up after *seconds*, or at the alarm that is set already when that is earlier."""
+        loop = asyncio.get_running_loop()
+        if self._alarm is not None and self._alarm.when() <= loop.time() + seconds:
+            return
+        self._clear_alarm()
+        self._alarm = loop.call_later(seconds, self._hint.set)
+
+    def _clear_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     async def _mark(self, *, is_idle: bool) -> None:
         if is_idle == self._is_marked_idle or (not is_idle and time.monotonic() - self._marked_at < _DWELL_SECONDS):
@@ -106,6 +124,7 @@ class Sleeper:
                 await workers.set_worker_idle(connection, self._worker_id, is_idle=is_idle)
         except Unavailable as error:
             log.warning("idle_mark_failed", error=str(error))
+            self._is_marked_idle = None  # it may have been written all the same
             return
         self._is_marked_idle = is_idle
         self._marked_at = time.monotonic()

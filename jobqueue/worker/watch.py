@@ -16,6 +16,7 @@ from jobqueue.errors import Unavailable
 from jobqueue.settings import Settings
 from jobqueue.store import workers
 from jobqueue.store.db import Line
+from jobqueue.store.workers import Held
 from jobqueue.worker.heartbeat import Holdings
 
 _LONGEST_POLL_SECONDS = 0.8
@@ -24,9 +25,9 @@ log = structlog.get_logger("jobqueue.worker")
 
 
 class Watch:
-    """Calls *lost(job id, lease token, present status)* for held jobs that belong to this worker no longer."""
+    """Calls *lost(lease token, the job's present status)* for held jobs that belong to this worker no longer."""
 
-    def __init__(self, settings: Settings, holdings: Holdings, lost: Callable[[UUID, UUID, str], None]) -> None:
+    def __init__(self, settings: Settings, holdings: Holdings, lost: Callable[[UUID, str], None]) -> None:
         self._settings = settings
         self._holdings = holdings
         self._lost = lost
@@ -42,7 +43,7 @@ class Watch:
         try:
             while True:
                 await self._wait()
-                held = dict(self._holdings.snapshot())
+                held = self._holdings.snapshot()
                 if held:
                     await self._look(held)
         finally:
@@ -56,12 +57,12 @@ class Watch:
         finally:
             self._hint.clear()
 
-    async def _look(self, held: dict[UUID, UUID]) -> None:
+    async def _look(self, held: Held) -> None:
         try:
             async with self._line.use() as connection:
-                lost = await workers.list_lost_leases(connection, list(held.items()))
+                lost = await workers.list_lost_leases(connection, held)
         except Unavailable as error:
             log.warning("watch_failed", error=str(error))
             return
-        for job_id, status in lost.items():
-            self._lost(job_id, held[job_id], status)
+        for token, status in lost.items():
+            self._lost(token, status)
