@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import structlog
 from litestar import Request, Response, Router, get, post
 
 from jobqueue.errors import InvalidInput, NotFound
@@ -16,6 +17,8 @@ from jobqueue.server.parts import Parts
 from jobqueue.server.query import parse_job_id, parse_list_query
 from jobqueue.store.jobs import cancel_job, count_jobs, get_job, has_job_of_type, list_job_logs, list_jobs
 from jobqueue.telemetry import JOBS_CANCELLED
+
+log = structlog.get_logger(__name__)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -67,6 +70,7 @@ async def cancel(request: Request[Any, Any, Any]) -> Response[bytes]:
     async with _parts(request).pool.use() as connection:
         job = await cancel_job(connection, wanted, actor=actor)
     JOBS_CANCELLED.inc()
+    log.info("job_cancelled", job_id=str(wanted))
     return _json(job)
 
 

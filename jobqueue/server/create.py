@@ -7,6 +7,7 @@ replay does. The answer is given after the commit.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from jobqueue.server.parts import Parts
 
 log = structlog.get_logger(__name__)
+_levels = logging.getLogger(__name__)
 
 PATH = "/api/v1/jobs"
 _TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
@@ -53,7 +55,7 @@ async def answer_create(parts: Parts, scope: HTTPScope, receive: Receive, reques
         await _check_rate(parts, scope)
         with create_span(_traceparent(headers), checked.type) as trace:
             outcome = await parts.writer.put(_new_job(checked, trace))
-        return _answer(parts, outcome)
+        return _answer(parts, outcome, request_id)
     except (Disconnected, asyncio.CancelledError):
         raise
     except Exception as error:  # noqa: BLE001  whatever it is, the client gets an answer and the log the reason
@@ -138,13 +140,15 @@ def _new_job(checked: Checked, trace: str | None) -> NewJob:
     )
 
 
-def _answer(parts: Parts, outcome: CreateOutcome) -> Answer:
+def _answer(parts: Parts, outcome: CreateOutcome, request_id: str) -> Answer:
     job = outcome.job
     body = _encode(job)
     location = b"/api/v1/jobs/%b" % str(job.id).encode()
     headers: Headers = [_JSON, (b"content-length", b"%d" % len(body)), (b"location", location)]
     if not outcome.is_replay:
         JOBS_CREATED.labels(job.type, job.priority.value).inc()
+        if _levels.isEnabledFor(logging.DEBUG):  # asked first: even a dropped line costs as much as the checks
+            log.debug("job_created", job_id=str(job.id), job_type=job.type, request_id=request_id)
         return Answer(201, headers, body)
     IDEMPOTENCY_HITS.inc()
     if outcome.is_mismatch:
