@@ -47,6 +47,7 @@ _AWAY = (
     PoolClosed,
     TooManyRequests,
 )
+_POOL_PATIENCE_SECONDS = 3.0  # a reader that gets no connection by then is told that the database is away
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -252,7 +253,7 @@ class Pool:
             min_size=1,
             max_size=settings.database_pool_size,
             max_waiting=settings.database_pool_size * 250,
-            timeout=settings.database_timeout_seconds,
+            timeout=min(settings.database_timeout_seconds, _POOL_PATIENCE_SECONDS),
             reconnect_timeout=5,
             open=False,
             configure=_configure,
