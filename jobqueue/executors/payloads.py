@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import typing
 from collections.abc import Callable
@@ -18,14 +19,23 @@ def payload_struct(instance: BaseExecutor) -> type[msgspec.Struct] | None:
     """Return the Struct that payloads of this executor must fit, or None when any object will do."""
     if instance.payload_type is not None:
         return instance.payload_type
-    return _annotated_struct(getattr(instance.execute, "__func__", instance.execute))
+    execute = instance.execute
+    bound = getattr(execute, "__func__", None)
+    return _annotated_struct(execute, 1) if bound is None else _annotated_struct(bound, 2)
 
 
 @lru_cache(maxsize=1024)
-def _annotated_struct(function: Callable[..., Any]) -> type[msgspec.Struct] | None:
-    # Kept, because resolving annotations costs more than all other checks of a create together.
+def _annotated_struct(function: Callable[..., Any], position: int) -> type[msgspec.Struct] | None:
+    """Return the Struct that annotates the parameter at *position*.
+
+    Kept, because resolving annotations costs more than all other checks of a create together. Only this one is
+    resolved: another that names something imported for the type checker alone must not hide it.
+    """
+    function = inspect.unwrap(function)
     try:
-        hint = typing.get_type_hints(function).get("payload")
+        parameter = list(inspect.signature(function).parameters.values())[position]
+        holder = type("holder", (), {"__annotations__": {"payload": parameter.annotation}})
+        hint = typing.get_type_hints(holder, globalns=getattr(function, "__globals__", None)).get("payload")
     except Exception:  # noqa: BLE001  an annotation that cannot be resolved declares nothing
         return None
     return hint if isinstance(hint, type) and issubclass(hint, msgspec.Struct) else None

@@ -28,7 +28,7 @@ def load_executors(modules: Sequence[str]) -> dict[str, BaseExecutor]:
             loaded = entry.load()
         except ExecutorError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ExecutorError(
                 f"The executor entry point {entry.value!r} cannot be loaded: {_reason(error)}"
             ) from error
@@ -42,12 +42,13 @@ def load_executors(modules: Sequence[str]) -> dict[str, BaseExecutor]:
             importlib.import_module(name)
         except ExecutorError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ExecutorError(
                 f"JOBQUEUE_EXECUTORS names {name!r}, which cannot be imported: {_reason(error)}"
             ) from error
     return EXECUTOR_REGISTRY
 
 
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+def _reason(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -52,6 +52,8 @@ def executor(name: str, *, max_execution_seconds: float | None = None) -> Callab
 
     def decorate(target: Target) -> Target:
         if inspect.isclass(target):
+            if max_execution_seconds is not None:
+                raise ExecutorError(f"Set max_execution_seconds of {name!r} in the class {target.__qualname__}")
             register(name, instantiate(name, target))
         else:
             register(name, _from_function(target, max_execution_seconds))
@@ -113,4 +115,7 @@ def _from_function(function: Callable[..., Any], max_execution_seconds: float | 
 
 
 def _origin(instance: BaseExecutor) -> str:
-    return f"{type(instance).__module__}.{type(instance).__qualname__}"
+    """Return where an executor was written; the same place twice is a module that was imported again."""
+    place = f"{type(instance).__module__}.{type(instance).__qualname__}"
+    code = getattr(instance.execute, "__code__", None)
+    return place if code is None else f"{place} (line {code.co_firstlineno})"
