@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 import rich_click as click
 
@@ -18,6 +19,7 @@ from jobqueue.cli.group import SuggestingGroup
 from jobqueue.errors import JobQueueError
 from jobqueue.settings import describe_settings, redact
 
+_NOBODY_READS = 128 + 13  # what a shell reports for a program that SIGPIPE ended
 _COMMANDS = {
     "up": "jobqueue.cli.up",
     "api": "jobqueue.cli.serve",
@@ -40,6 +42,12 @@ class _LazyGroup(SuggestingGroup):
             return None
         command: click.Command = getattr(import_module(_COMMANDS[cmd_name]), cmd_name)
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            ctx.exit(_NOBODY_READS)  # click's own answer would be 1, as if something had failed
 
 
 def _settings_help() -> str:
@@ -91,8 +99,8 @@ def _one_line(error: click.ClickException) -> str:
     return f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{command} --help`."
 
 
-def _leave_broken_pipe() -> None:
+def _leave_broken_pipe() -> NoReturn:
     """End like a program that SIGPIPE killed: whoever read the output has gone, so nothing more can be said."""
     # What is left in the buffer must not be written at exit: that would fail aloud.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(141)
+    sys.exit(_NOBODY_READS)
