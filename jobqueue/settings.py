@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -163,19 +162,19 @@ def load_settings(environ: Mapping[str, str] | None = None, dotenv: Path | None 
         variable = field.name.upper()
         if field.name in overrides and overrides[field.name] is not None:
             given[variable] = str(overrides[field.name])
-        text = given.get(variable)
-        if text is None or (text == "" and field.default != ""):
+        text = given.get(variable, "").strip()
+        if not text:
             continue
         try:
             values[field.name] = msgspec.convert(text, hints[field.name], strict=False)
         except msgspec.ValidationError as error:
             problems.append(f"{variable}={shown(variable, text)} is not allowed: {_allowed(error, hints[field.name])}")
-    if not problems:
-        settings = _normalised(Settings(**values))
-        problems = list(_cross_checks(settings))
-        if not problems:
-            return settings
-    raise SettingsError("\n".join(problems))
+    # What could not be read stands at its default here, so that all mistakes are told at once.
+    settings = _normalised(Settings(**values))
+    problems += _cross_checks(settings)
+    if problems:
+        raise SettingsError("\n".join(problems))
+    return settings
 
 
 def read_dotenv(path: Path) -> dict[str, str]:
@@ -211,7 +210,8 @@ def redact(text: str) -> str:
 
 def shown(variable: str, text: str) -> str:
     """Return a setting's value as it may appear in a message."""
-    return repr(redact(text) if variable.endswith("_URL") else text[:100])
+    # A mistyped URL may hold its password anywhere before the last @.
+    return repr(re.sub(r":(?!//).*@", ":***@", redact(text)) if variable.endswith("_URL") else text[:100])
 
 
 def describe_settings() -> list[tuple[str, str, str]]:
@@ -258,6 +258,11 @@ def _without_driver(url: str) -> str:
     return re.sub(r"^postgres(?:ql)?\+\w+://", "postgresql://", url.strip())
 
 
+_HOST = r"[^/?@:\[\],]*(\[[0-9a-fA-F:.%]*\])?(:\d*)?"
+_HOSTS = rf"([^/?]*@)?{_HOST}(,{_HOST})*"
+"""User, password, and one or several hosts with their ports, as libpq reads them."""
+
+
 def _cross_checks(settings: Settings) -> list[str]:
     """Return what is wrong between settings or with their inner form (failures.md F1, F2)."""
     problems = []
@@ -272,11 +277,11 @@ def _cross_checks(settings: Settings) -> list[str]:
         ("DATABASE_URL", settings.database_url),
         ("DATABASE_DIRECT_URL", settings.database_direct_url),
     ):
-        if (url or variable == "DATABASE_URL") and not re.match(r"postgres(ql)?://", url):
+        if url and not re.match(rf"postgres(ql)?://{_HOSTS}([/?]|$)", url):
             problems.append(
                 f"{variable}={shown(variable, url)} is not allowed: use postgresql://user:password@host:port/database"
             )
-    if urlsplit(settings.redis_url).scheme not in {"redis", "rediss", "unix"}:
+    if not re.match(rf"(rediss?://{_HOSTS}([/?]|$)|unix://)", settings.redis_url):
         problems.append(
             f"REDIS_URL={shown('REDIS_URL', settings.redis_url)} is not allowed: use redis://host:port/number, "
             "rediss:// or unix:///path"

@@ -7,4 +7,5 @@ WITH removed AS (
   DELETE FROM workers WHERE heartbeat_at < now() - interval '1 day'
 )
 UPDATE workers SET is_idle = false
-WHERE is_idle AND heartbeat_at < now() - make_interval(secs => %(silent_seconds)s::float8)
+WHERE is_idle AND heartbeat_at >= now() - interval '1 day'
+  AND heartbeat_at < now() - make_interval(secs => %(silent_seconds)s::float8)

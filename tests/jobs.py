@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import msgspec
+import psycopg
 
 from jobqueue.ids import new_id
-from jobqueue.job import Claim, Job, NewJob
-from jobqueue.store import jobs
+from jobqueue.job import Claim, Job, NewJob, Status
+from jobqueue.store import jobs, workers
 from jobqueue.store.db import Connection
+from jobqueue.store.jobs import Outcome
+from jobqueue.store.workers import LostJob
 from tests.overlap import eventually
 
 WORKER = new_id()
@@ -43,6 +48,40 @@ async def claim(
         lease_seconds=lease_seconds,
     )
     return claims
+
+
+async def owned(connection: Connection, *, lease_seconds: float = 30, **fields: Any) -> Claim:
+    """Create one job and claim it."""
+    await add(connection, **fields)
+    (taken,) = await claim(connection, lease_seconds=lease_seconds)
+    return taken
+
+
+def outcome(taken: Claim, kind: str = "completed", **fields: Any) -> Outcome:
+    """Return how an attempt ended."""
+    if kind in {"failed", "gave_up"}:
+        fields = {"error": "it broke", **fields}
+    return Outcome(id=taken.id, lease_token=taken.lease_token, kind=kind, **fields)
+
+
+async def finish(connection: Connection, taken: Claim, kind: str = "completed", **fields: Any) -> Status | None:
+    """Write how an attempt ended; None: it no longer owned its job."""
+    return (await jobs.finish_jobs(connection, [outcome(taken, kind, **fields)])).get(taken.lease_token)
+
+
+def expire(sql: psycopg.Connection, *taken: Job | Claim) -> None:
+    """Let leases have run out a second ago."""
+    ids = [job.id for job in taken]
+    sql.execute("UPDATE jobs SET lease_expires_at = now() - interval '1 second' WHERE id = ANY(%s)", (ids,))
+
+
+async def recover(
+    connection: Connection, lost: Sequence[LostJob] | None = None, delay: float = 1, stuck_seconds: float = 600
+) -> dict[UUID, Status]:
+    """Recover as a worker would: what *lost* says, else what is found now."""
+    if lost is None:
+        lost = await workers.list_lost_jobs(connection, lease_seconds=0, stuck_seconds=stuck_seconds, max_jobs=100)
+    return await workers.recover_jobs(connection, lost, [delay] * len(lost), stuck_seconds=stuck_seconds)
 
 
 async def read(connection: Connection, job: Job | Claim) -> Job:

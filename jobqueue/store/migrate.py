@@ -132,5 +132,9 @@ def run_sql_beside(migration: str) -> None:
     from alembic import op
 
     text = Path(migration).with_suffix(".sql").read_text(encoding="utf-8")
-    # Alembic takes :name for a parameter, and the driver takes % for one.
-    op.execute(re.sub(r":", r"\:", text))
+    context = op.get_context()
+    if context.as_sql:
+        context.impl.static_output(text)
+    else:
+        # Alembic takes :name for a parameter.
+        op.execute(re.sub(r":", r"\:", text))
