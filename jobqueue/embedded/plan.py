@@ -136,7 +136,9 @@ class Plan:
         command = [sys.executable, "-m", module, *arguments]
 
         def start(output: int) -> subprocess.Popen[bytes]:
-            return launch(command, death_signal=signal.SIGTERM, environ=environment, output=output)
+            # Only if the supervisor was killed. The database goes at that moment too, so that a worker has nothing
+            # to finish into and would spend its whole grace trying; its leases run out as after any crash.
+            return launch(command, death_signal=signal.SIGKILL, environ=environment, output=output)
 
         return Program(name, start, grace_seconds=grace, stage=CLIENTS)
 

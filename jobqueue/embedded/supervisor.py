@@ -7,6 +7,7 @@ every death, and tells the children of its own (see ``launch.py``).
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import signal
@@ -24,6 +25,9 @@ from jobqueue.errors import SetupError
 # A child that ends this soon failed to start; after so many in a row there is no point in going on.
 QUICK_DEATH_SECONDS = 5.0
 QUICK_DEATHS = 3
+# A worker takes the repeated signal as "hand back now" only some seconds after the first one, since deployment
+# tools send pairs; so the signal is repeated for a little longer than that.
+HURRY_SECONDS = 7.0
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.3, 10.0
 
 
@@ -95,6 +99,11 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._count_quit)
 
+    @property
+    def has_running_children(self) -> bool:
+        """Whether there is anything to stop."""
+        return any(child.process is not None for child in self.children.values())
+
     def add(self, program: Program) -> None:
         """Start *program* and keep it running from now on."""
         self.children[program.name] = Child(program)
@@ -140,7 +149,8 @@ class Supervisor:
     def stop_all(self) -> None:
         """Stop every child, stage by stage; returns when the last one is gone.
 
-        A further request to stop meanwhile ends the present stage's grace.
+        A further request to stop meanwhile repeats the signal and shortens the present stage's grace; one more
+        ends it.
         """
         self._stopping = True
         for stage in sorted({child.program.stage for child in self.children.values()}):
@@ -150,29 +160,30 @@ class Supervisor:
         self._on_change({})
 
     def _stop_stage(self, members: Sequence[Child]) -> None:
-        asked = self.quit_count
+        asked, repeat_at = self.quit_count, math.inf
         deadline = time.monotonic() + max(child.program.grace_seconds for child in members)
-        for child in members:
-            child.restart_at = None
-            if child.process is not None:
-                child.process.send_signal(child.program.stop_signal)
-
-        def all_gone() -> bool:
-            return all(child.process is None and child.output < 0 for child in members)
-
+        _send_stop_signals(members)
         # Output is read to its end, but what a grandchild keeps open must not hold us up.
-        while not all_gone() and time.monotonic() < deadline:
-            if self.quit_count > asked and all(child.program.stage == 0 for child in members):
+        while any(child.process is not None or child.output >= 0 for child in members):
+            now = time.monotonic()
+            urgency = self.quit_count - asked
+            if now >= deadline or urgency > 1:
                 break
+            if urgency == 1 and repeat_at == math.inf:
+                self._say("hurrying: unfinished jobs are handed back; once more kills at once")
+                deadline, repeat_at = min(deadline, now + HURRY_SECONDS), now
+            if now >= repeat_at:
+                _send_stop_signals(members)
+                repeat_at = now + 0.5
             self.pump(0.1)
             if all(child.process is None for child in members):
-                deadline = min(deadline, time.monotonic() + 0.5)
+                deadline = min(deadline, now + 0.5)
         for child in members:
             if child.process is not None:
                 self._say(f"{child.program.name} did not stop in time: killing it")
                 kill_group(child.process.pid)
                 child.process.wait()
-                self._close(child)
+            self._close(child)
 
     def _start(self, child: Child) -> None:
         child.process = self._spawn(child)
@@ -264,6 +275,13 @@ class Supervisor:
 
     def _tell(self) -> None:
         self._on_change({name: c.process.pid for name, c in self.children.items() if c.process is not None})
+
+
+def _send_stop_signals(members: Sequence[Child]) -> None:
+    for child in members:
+        child.restart_at = None
+        if child.process is not None:
+            child.process.send_signal(child.program.stop_signal)
 
 
 def _cause(code: int) -> str:

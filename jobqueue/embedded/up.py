@@ -104,9 +104,9 @@ def _supervise(options: UpOptions, settings: Settings, folder: DataFolder, contr
     try:
         _take_folder(supervisor, folder, front)
         port = network.require_free_port(options.host, options.port)
-        if not folder.postgres.exists():
-            say(f"making the data folder {folder.root}")
         plan = make_plan(options, settings, folder, port, {**read_dotenv(Path(".env")), **options.environ})
+        if plan.postgres and not folder.postgres.exists():
+            say(f"making a database in {folder.root}")
         _start(supervisor, plan)
         _announce(supervisor, plan, started)
         while True:
@@ -117,8 +117,8 @@ def _supervise(options: UpOptions, settings: Settings, folder: DataFolder, contr
         complain(str(error))
         code = 1
     finally:
-        if supervisor.children:
-            say("stopping")
+        if supervisor.has_running_children:
+            say("stopping; Ctrl-C again hurries")
             supervisor.stop_all()
             say("stopped")
     return code

@@ -202,7 +202,7 @@ def test_child_that_cannot_start_ends_up_with_its_last_lines(root: Path) -> None
     assert code == 1
     assert "cannot be kept running (exit code 1); its last lines:\n" in failed.text()
     assert "no_such_module" in failed.text()
-    assert failed.text().endswith("stopping\nstopped\n")
+    assert failed.text().endswith("hurries\nstopped\n")
 
 
 def test_servers_of_the_user_are_used_when_named_in_dotenv(root: Path) -> None:
