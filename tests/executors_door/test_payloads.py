@@ -14,7 +14,7 @@ from jobqueue.errors import InvalidInput
 from jobqueue.executors import decode_payload, payload_schema, validate_payload
 
 if TYPE_CHECKING:
-    from somewhere import Unknown
+    from decimal import Decimal as Unknown
 
 Registry = dict[str, BaseExecutor]
 
