@@ -14,7 +14,7 @@ from jobqueue.errors import InvalidInput
 from jobqueue.executors import decode_payload, payload_schema, validate_payload
 
 if TYPE_CHECKING:
-    from decimal import Decimal as Unknown
+    from collections.abc import Mapping as Unknown
 
 Registry = dict[str, BaseExecutor]
 
@@ -43,7 +43,7 @@ def by_attribute() -> None:
 def by_annotation() -> None:
     @executor("order")
     class ByAnnotation(BaseExecutor):
-        async def execute(self, job_id: str, payload: Order) -> Unknown: ...
+        async def execute(self, job_id: str, payload: Order) -> Unknown[str, str] | None: ...
 
 
 def by_another_name() -> None:
@@ -54,7 +54,7 @@ def by_another_name() -> None:
 
 def by_function() -> None:
     @executor("order")
-    def place_order(job_id: str, payload: Order) -> Unknown: ...
+    def place_order(job_id: str, payload: Order) -> Unknown[str, str] | None: ...
 
 
 DECLARED = pytest.mark.parametrize("declare", [by_attribute, by_annotation, by_another_name, by_function])
