@@ -84,11 +84,13 @@ class Heartbeat:
         self._record = msgspec.structs.replace(self._record, is_stopping=True)
         self._wake()
 
-    def stop(self) -> None:
-        """Remove the worker's record and end the thread. Does not wait for a database that does not answer."""
+    async def stop(self) -> None:
+        """Remove the worker's record and end the thread. Does not wait long for a database that does not answer."""
         self._is_done = True
         self._wake()
-        self._thread.join(timeout=_LAST_RESORT_SECONDS)
+        until = time.monotonic() + _LAST_RESORT_SECONDS
+        while self.is_alive and time.monotonic() < until:  # noqa: ASYNC110  the end of a thread is no event
+            await asyncio.sleep(0.01)
 
     def _wake(self) -> None:
         if self._loop is not None:

@@ -316,5 +316,5 @@ class Worker:
         for line in (self._claim_line, self._writer, self._redis):
             await line.close()
         # Last, since it also ends the process by force when one of the above does not come to an end.
-        self._heartbeat.stop()
+        await self._heartbeat.stop()
         log.info("worker_stopped", exit_code=self._exit_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
@@ -23,7 +24,7 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self._drop_after: bytes | None = None
+        self._drop_after: str | None = None
         self._server: asyncio.Server | None = None
         self._listening_on = 0
         self.dropped = asyncio.Event()
@@ -47,9 +48,12 @@ class Proxy:
         """Pass everything on again."""
         self._flowing.set()
 
-    def drop_answer_to(self, text: bytes) -> None:
-        """Let the next request that holds *text* through, and cut its connection instead of passing the answer on."""
-        self._drop_after = text
+    def drop_answer_to(self, name: str) -> None:
+        """Let the next run of statement *name* through, and cut its connection instead of passing the answer on.
+
+        Only a run on a connection that has not run it before is recognised.
+        """
+        self._drop_after = name
         self.dropped.clear()
 
     @property
@@ -87,11 +91,15 @@ class Proxy:
     async def _pump(
         self, source: asyncio.StreamReader, target: asyncio.StreamWriter, robbed: asyncio.Event, *, is_request: bool
     ) -> None:
+        prepared: bytes | None = None
         while data := await source.read(65_536):
             await self._flowing.wait()
-            if is_request and self._drop_after is not None and self._drop_after in data:
-                self._drop_after = None
-                robbed.set()
+            if is_request and self._drop_after is not None:
+                if prepared is not None and b"\x00" + prepared + b"\x00" in data:
+                    self._drop_after = None
+                    robbed.set()
+                elif match := re.search(rb"(_pg3_\w+)\x00/\* %b \*/" % self._drop_after.encode(), data):
+                    prepared = match.group(1)
             elif not is_request and robbed.is_set():
                 self.dropped.set()
                 break

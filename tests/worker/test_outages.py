@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from jobqueue.errors import Unavailable
-from jobqueue.job import Status
+from jobqueue.job import LogLevel, Status
 from jobqueue.settings import Settings
 from jobqueue.store import db, workers
 from jobqueue.store.db import Connection, Line
@@ -84,10 +84,11 @@ async def test_a_job_that_ends_while_the_database_is_away_is_recorded_without_a_
 
 
 async def test_a_server_that_freezes_is_given_up_and_found_again(
-    connection: Connection, run_worker: RunWorker, make_settings: MakeSettings, settings: Settings
+    connection: Connection, run_worker: RunWorker, quick: Quick, settings: Settings
 ) -> None:
     async with proxied(settings) as proxy:
-        own = make_settings(database_url=proxy.url, lease_seconds=30, database_timeout_seconds=0.5)
+        own = quick(database_url=proxy.url, database_timeout_seconds=0.5)
+        # What was sent to the frozen server is carried out when it thaws: a claim that nobody hears of is one of those.
         async with run_worker(own) as worker:
             await until_status(connection, await add(connection), "completed")
             proxy.freeze()
@@ -97,21 +98,21 @@ async def test_a_server_that_freezes_is_given_up_and_found_again(
             await until_status(connection, job, "completed")
 
 
-@pytest.mark.parametrize("text", [b"finish_jobs", b"extend_leases", b"append_job_logs", b"set_worker_idle"])
+@pytest.mark.parametrize("name", ["finish_jobs", "extend_leases", "set_worker_idle"])
 async def test_an_answer_that_is_lost_after_the_commit_does_no_harm(
     connection: Connection,
     run_worker: RunWorker,
     make_settings: MakeSettings,
     settings: Settings,
     ledger: Ledger,
-    text: bytes,
+    name: str,
 ) -> None:
     async with proxied(settings) as proxy:
-        async with run_worker(make_settings(database_url=proxy.url, lease_seconds=30, heartbeat_seconds=0.2)) as worker:
-            worker._sleeper._marked_at = -60
-            proxy.drop_answer_to(text)
-            payload = {"do": "talk", "ledger": str(ledger.path)}
-            added = await add_many(connection, 40, "probe", payload=payload)
+        own = make_settings(database_url=proxy.url, lease_seconds=30, heartbeat_seconds=0.2)
+        async with run_worker(own) as worker:
+            worker._sleeper._marked_at = -60  # it may mark itself busy at once
+            proxy.drop_answer_to(name)
+            added = await add_many(connection, 40, "probe", payload={"do": "talk", "ledger": str(ledger.path)})
             slow = await add(connection, "probe", payload={"do": "sleep", "seconds": 0.5})
             for job in [*added, slow]:
                 assert (await until_status(connection, job, "completed", "failed")).status is Status.COMPLETED
@@ -119,21 +120,22 @@ async def test_an_answer_that_is_lost_after_the_commit_does_no_harm(
             await until_status(connection, await add(connection), "completed")
 
     assert len(ledger.entries("start")) == 40
-    assert not any("discarded" in line for job in added for line in await messages(connection, job))
+    for job in added:
+        assert not any("discarded" in line for line in await messages(connection, job))
 
 
 async def test_a_claim_whose_answer_is_lost_comes_back_by_its_lease(
     connection: Connection, run_worker: RunWorker, quick: Quick, settings: Settings, ledger: Ledger
 ) -> None:
-    async with proxied(settings) as proxy, run_worker(quick(database_url=proxy.url)) as worker:
-        await eventually(lambda: worker._listener.is_listening, "the worker listens")
-        proxy.drop_answer_to(b"claim_jobs")
-        await asyncio.wait_for(proxy.dropped.wait(), 20)
-        job = await add(connection, "probe", payload={"ledger": str(ledger.path)})
-        done = await until_status(connection, job, "completed")
+    job = await add(connection, "probe", payload={"ledger": str(ledger.path)})
+    async with proxied(settings) as proxy:
+        proxy.drop_answer_to("claim_jobs")
+        async with run_worker(quick(database_url=proxy.url)):
+            await asyncio.wait_for(proxy.dropped.wait(), 20)
+            done = await until_status(connection, job, "completed")
 
     assert len(ledger.entries("start")) == 1
-    assert done.attempts >= 1
+    assert done.attempts == 2
 
 
 async def test_a_worker_stops_although_the_database_is_away(
@@ -141,7 +143,7 @@ async def test_a_worker_stops_although_the_database_is_away(
 ) -> None:
     async with proxied(settings) as proxy:
         own = quick(database_url=proxy.url, shutdown_grace_seconds=0.2, database_timeout_seconds=1)
-        running, idle = start_worker(own), None
+        running = start_worker(own)
         job = await add(connection, "probe", payload={"do": "sleep", "seconds": 600, "ledger": str(ledger.path)})
         await ledger.until("start")
         idle = start_worker(own)
@@ -152,7 +154,7 @@ async def test_a_worker_stops_although_the_database_is_away(
         idle.send(signal.SIGTERM)
 
         assert await running.exit_code() == 1, "its job could not be handed back"
-        assert await idle.exit_code() == 0, "it had nothing to lose"
+        assert await idle.exit_code() == 0, idle.log_text()[-3000:]
     assert (await read(connection, job)).status is Status.PROCESSING
 
 
@@ -239,17 +241,13 @@ async def test_a_database_that_takes_no_writes_is_away_and_is_found_again_withou
 ) -> None:
     async with run_worker(make_settings(database_timeout_seconds=2)) as worker:
         await until_status(connection, await add(connection), "completed")
-        job = await add(connection, "probe", payload={"do": "nothing"}, run_at=None)
-        await until_status(connection, job, "completed")
-        sql.execute(
-            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$"
-        )
+        row = sql.execute("SELECT current_database()").fetchone()
+        assert row is not None
+        sql.execute(f'ALTER DATABASE "{row[0]}" SET default_transaction_read_only = on'.encode())
         terminate_all(sql)
         await eventually(lambda: worker._sleeper._failures >= 1, "claims are refused")
 
-        sql.execute(
-            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I RESET default_transaction_read_only', current_database()); END $$"
-        )
+        sql.execute(f'ALTER DATABASE "{row[0]}" RESET default_transaction_read_only'.encode())
         await until_status(connection, await add(connection), "completed")
 
 
@@ -277,7 +275,7 @@ async def test_outcomes_wait_for_the_database_and_the_lines_stand_before_them(
         await proxy.cut()
         writer = OutcomeWriter(make_settings(database_url=proxy.url))
         for number in range(3):
-            writer.append(LogLine(taken.id, 1, "info", f"line {number}", 0), asyncio.get_running_loop().time())
+            writer.append(LogLine(taken.id, 1, LogLevel.INFO, f"line {number}", 0), asyncio.get_running_loop().time())
         written = writer.finish(outcome(taken))
         done, _ = await asyncio.wait({written}, timeout=0.2)
         assert not done
