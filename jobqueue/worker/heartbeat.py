@@ -128,10 +128,9 @@ class Heartbeat:
         self._nudge.clear()
         if self._is_done:
             return
-        try:
-            await asyncio.wait_for(self._nudge.wait(), seconds)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._nudge.wait()
 
     async def _beat(self, line: Line) -> None:
         held = self._holdings.snapshot()

@@ -87,7 +87,9 @@ class Maintenance:
 
 async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
     """Run *work* at once and then every *seconds*; the database being away only delays it."""
-    while True:
+    this = asyncio.current_task()
+    # Libraries have been seen to swallow a cancellation; it is still on record then.
+    while this is not None and not this.cancelling():
         started = time.monotonic()
         try:
             await work()

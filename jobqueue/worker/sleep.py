@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from uuid import UUID
 
 import structlog
@@ -87,10 +88,9 @@ class Sleeper:
         self._failures += 1
         self._second_look = True
         log.warning("claim_failed", error=str(error), seconds=pause)
-        try:
-            await asyncio.wait_for(stop.wait(), pause)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await stop.wait()
 
     async def _sleep(self, seconds: float) -> None:
         if self._next_due_at is not None:

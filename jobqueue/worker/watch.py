@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from uuid import UUID
 
 import structlog
@@ -50,12 +51,11 @@ class Watch:
             await self._line.close()
 
     async def _wait(self) -> None:
-        try:
-            await asyncio.wait_for(self._hint.wait(), min(self._settings.poll_seconds, _LONGEST_POLL_SECONDS))
-        except TimeoutError:
-            return
-        finally:
-            self._hint.clear()
+        # Not wait_for: up to Python 3.11 it swallows a cancellation that comes together with the event.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(self._settings.poll_seconds, _LONGEST_POLL_SECONDS)):
+                await self._hint.wait()
+        self._hint.clear()
 
     async def _look(self, held: Held) -> None:
         try:

@@ -109,6 +109,17 @@ async def test_log_lines_keep_their_order_and_are_dated_by_the_server(connection
     assert (logs[-1].created_at - logs[0].created_at).total_seconds() == pytest.approx(1.9, abs=0.01)
 
 
+async def test_lines_of_a_slow_write_do_not_end_up_behind_those_of_a_later_quick_one(connection: Connection) -> None:
+    taken = await owned(connection)
+
+    # The server took 50 ms longer over the first, so it dates its line later.
+    for message, age_seconds in (("first", 0.0), ("second", 0.05)):
+        await jobs.append_job_logs(connection, [LogLine(taken.id, 1, LogLevel.INFO, message, age_seconds)])
+
+    logs = [line.message for line in await jobs.list_job_logs(connection, taken.id)]
+    assert logs[1:] == ["first", "second"]
+
+
 async def test_log_lines_of_a_job_that_is_gone_are_dropped(connection: Connection, sql: psycopg.Connection) -> None:
     kept, gone = await owned(connection), await owned(connection)
     sql.execute("DELETE FROM jobs WHERE id = %s", (gone.id,))
