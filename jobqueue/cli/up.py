@@ -6,10 +6,14 @@ from pathlib import Path
 
 import rich_click as click
 
+from jobqueue.settings import load_settings
+
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65_535), default=8000, show_default=True, help="Port of the API.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the API.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), help="Port of the API; 0: any free one. [default: API_PORT, 8000]"
+)
+@click.option("--host", help="Address of the API. [default: API_HOST, 127.0.0.1]")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -19,11 +23,20 @@ import rich_click as click
 )
 @click.option("--workers", type=click.IntRange(0, 64), default=1, show_default=True, help="Worker processes.")
 @click.option("--demo", is_flag=True, help="Add a steady trickle of sample jobs.")
-def up(port: int, host: str, data_dir: Path, workers: int, demo: bool) -> int:
+def up(port: int | None, host: str | None, data_dir: Path, workers: int, demo: bool) -> int:
     """Run everything: PostgreSQL, a Redis-protocol server, the API and workers.
 
     Uses DATABASE_URL and REDIS_URL instead of its own servers where they are set. Ctrl-C stops everything.
     """
+    settings = load_settings(api_port=port, api_host=host)
     from jobqueue.embedded.up import UpOptions, run_up
 
-    return run_up(UpOptions(port=port, host=host, data_dir=data_dir.expanduser(), workers=workers, demo=demo))
+    return run_up(
+        UpOptions(
+            port=settings.api_port,
+            host=settings.api_host,
+            data_dir=data_dir.expanduser(),
+            workers=workers,
+            demo=demo,
+        )
+    )

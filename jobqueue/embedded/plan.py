@@ -107,7 +107,6 @@ class Plan:
         else:
             database = f"{redact(self.database_url)}  (DATABASE_URL)"
         rows = [
-            ("dashboard", f"{self.address}/"),
             ("API", f"{self.address}/api/v1"),
             ("API docs", f"{self.address}/docs"),
             ("database", database),
