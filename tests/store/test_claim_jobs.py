@@ -102,8 +102,11 @@ async def test_a_claim_never_takes_more_than_it_may_whatever_the_plan(connection
     assert sizes == [3, 3, 3, 3, 3, 1, 0]
 
 
-async def test_two_claims_at_once_share_the_jobs_without_overlap(connection: Connection, settings: Settings) -> None:
-    added = {job.id for job in await add_many(connection, 40)}
+@pytest.mark.parametrize("place", [*({"priority": priority} for priority in Priority), {"queue": "fifo"}], ids=str)
+async def test_two_claims_at_once_share_the_jobs_without_overlap(
+    connection: Connection, settings: Settings, place: dict[str, str]
+) -> None:
+    added = {job.id for job in await add_many(connection, 40, **place)}
     other = await connect(settings.database_url, settings, "other")
     taken: list[object] = []
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
 from jobqueue.job import Job, Status
 from jobqueue.store.db import Connection
+from jobqueue.store.jobs import LogLine, Outcome
+from jobqueue.worker.attempt import Attempt, StopReason
 from jobqueue.worker.joblog import MAX_LINES
 from tests.conftest import MakeSettings
-from tests.jobs import add, add_many, messages, read, until_status
+from tests.jobs import add, add_many, messages, owned, read, until_status
 from tests.overlap import eventually
 from tests.worker.conftest import RunWorker, other_threads
-from tests.worker.probes import ENDS, released
+from tests.worker.probes import ENDS, PROBES, released
 from tests.worker.processes import Ledger
 
 END_OF_COROUTINE = {"stop iteration": "RuntimeError: coroutine raised StopIteration"}
@@ -104,6 +107,40 @@ async def test_a_neighbour_that_blocks_the_loop_does_not_time_out_a_thread_that_
     async with run_worker():
         await until_status(connection, blocking, "completed")
         assert (await until_status(connection, in_time, "completed", "failed")).error is None
+
+
+class Witness:
+    """Notes what an attempt says."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome | None] = []
+        self.is_over = asyncio.Event()
+
+    def reported(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        self.outcomes.append(outcome)
+
+    def ended(self, attempt: Attempt) -> None:
+        self.is_over.set()
+
+    def logged(self, line: LogLine, logged_at: float) -> None:
+        pass
+
+
+@pytest.mark.parametrize("reason", StopReason)
+async def test_a_stop_that_comes_when_the_thread_has_ended_already_takes_no_result_away(
+    connection: Connection, reason: StopReason
+) -> None:
+    taken = await owned(connection)
+    witness = Witness()
+    attempt = Attempt(taken, PROBES["thread_probe"], witness, limit_seconds=60, result_max_bytes=100)
+    attempt.start()
+    while attempt._finished_after is None:
+        time.sleep(0.001)  # noqa: ASYNC251  the loop must not hear of the end before the stop
+
+    attempt.stop(reason)
+    await asyncio.wait_for(witness.is_over.wait(), 10)
+
+    assert [outcome and outcome.kind for outcome in witness.outcomes] == ["completed"]
 
 
 async def test_an_executor_that_ignores_its_end_keeps_its_slot_until_it_ends(

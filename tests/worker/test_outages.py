@@ -198,15 +198,16 @@ async def test_a_line_is_usable_again_after_a_cancelled_statement_and_holds_no_l
     async with connection.transaction():
         await connection.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", (taken.id,))
         async with line.use() as used:
-            pid = used
+            old = used
         waiting = asyncio.create_task(renew())
-        await until_blocked(sql, pid)
+        await until_blocked(sql, old)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
 
     await asyncio.wait_for(renew(), 10)
     async with line.use() as used:
+        assert used is not old, "nobody knows what the server still sends on the old connection"
         await workers.extend_leases(used, [(taken.id, taken.lease_token)], lease_seconds=50)
     await line.close()
 
