@@ -11,9 +11,9 @@ from jobqueue.settings import load_settings
 
 @click.command()
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), help="Port of the API; 0: any free one. [default: API_PORT, 8000]"
+    "--port", type=click.IntRange(0, 65_535), help="Port of the API, 0 for any free one; API_PORT (8000) unless given."
 )
-@click.option("--host", help="Address of the API. [default: API_HOST, 127.0.0.1]")
+@click.option("--host", help="Address of the API; API_HOST (127.0.0.1) unless given.")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
