@@ -10,7 +10,6 @@ import rich_click as click
 from jobqueue.cli.database import ask, print_json
 from jobqueue.errors import InvalidInput
 from jobqueue.executors import EXECUTOR_REGISTRY, load_executors, validate_payload
-from jobqueue.ids import new_id
 from jobqueue.job import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, MAX_MAX_ATTEMPTS, NewJob, Priority
 from jobqueue.settings import load_settings
 from jobqueue.store.catalog import list_job_types, list_queues
@@ -100,17 +99,7 @@ def _checked(fields: dict[str, object]) -> NewJob:
     except HttpProblem as error:
         raise InvalidInput("payload", str(error)) from error
     validate_payload(checked.type, checked.payload_value)
-    return NewJob(
-        id=new_id(),
-        type=checked.type,
-        payload=checked.payload,
-        priority=checked.priority,
-        queue=checked.queue,
-        max_attempts=checked.max_attempts,
-        run_at=checked.run_at,
-        idempotency_key=checked.idempotency_key,
-        request_hash=None if checked.idempotency_key is None else checked.fingerprint(),
-    )
+    return checked.new_job()
 
 
 def _require(field: str, name: str, known: set[str] | dict[str, str]) -> None:

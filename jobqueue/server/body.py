@@ -15,7 +15,8 @@ from typing import Annotated, Any, NoReturn
 import msgspec
 
 from jobqueue.errors import InvalidInput
-from jobqueue.job import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, MAX_KEY_LENGTH, MAX_MAX_ATTEMPTS, Priority
+from jobqueue.ids import new_id
+from jobqueue.job import DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, MAX_KEY_LENGTH, MAX_MAX_ATTEMPTS, NewJob, Priority
 from jobqueue.safejson import MAX_DEPTH, UnsafeValue, check_value
 from jobqueue.server.problems import HttpProblem, InvalidFields
 
@@ -58,6 +59,21 @@ class Checked(msgspec.Struct):
         run_at = self.run_at and self.run_at.isoformat()
         whole = [self.type, self.payload_value, self.priority, self.queue, self.max_attempts, run_at]
         return blake2b(json.dumps(whole, sort_keys=True).encode(), digest_size=16).digest()
+
+    def new_job(self, trace_context: str | None = None) -> NewJob:
+        """Return the job to write, with a new id."""
+        return NewJob(
+            id=new_id(),
+            type=self.type,
+            payload=self.payload,
+            priority=self.priority,
+            queue=self.queue,
+            max_attempts=self.max_attempts,
+            run_at=self.run_at,
+            idempotency_key=self.idempotency_key,
+            request_hash=None if self.idempotency_key is None else self.fingerprint(),
+            trace_context=trace_context,
+        )
 
 
 def parse(raw: bytes) -> tuple[Body, Any]:

@@ -17,8 +17,6 @@ from litestar.types import HTTPScope, Receive
 
 from jobqueue.errors import InvalidInput, KeyReused
 from jobqueue.executors import validate_payload
-from jobqueue.ids import new_id
-from jobqueue.job import NewJob
 from jobqueue.server.body import Checked, check, parse
 from jobqueue.server.problems import Answer, Headers, HttpProblem, InvalidFields, problem_for
 from jobqueue.server.rate_limit import client_key
@@ -54,7 +52,7 @@ async def answer_create(parts: Parts, scope: HTTPScope, receive: Receive, reques
         await _check_names(parts, checked)
         await _check_rate(parts, scope)
         with create_span(_traceparent(headers), checked.type) as trace:
-            outcome = await parts.writer.put(_new_job(checked, trace))
+            outcome = await parts.writer.put(checked.new_job(trace))
         return _answer(parts, outcome, request_id)
     except (Disconnected, asyncio.CancelledError):
         raise
@@ -123,21 +121,6 @@ async def _check_rate(parts: Parts, scope: HTTPScope) -> None:
 def _traceparent(headers: dict[bytes, bytes]) -> str | None:
     value = headers.get(b"traceparent")
     return value.decode() if value is not None and _TRACEPARENT.fullmatch(value) else None
-
-
-def _new_job(checked: Checked, trace: str | None) -> NewJob:
-    return NewJob(
-        id=new_id(),
-        type=checked.type,
-        payload=checked.payload,
-        priority=checked.priority,
-        queue=checked.queue,
-        max_attempts=checked.max_attempts,
-        run_at=checked.run_at,
-        idempotency_key=checked.idempotency_key,
-        request_hash=None if checked.idempotency_key is None else checked.fingerprint(),
-        trace_context=trace,
-    )
 
 
 def _answer(parts: Parts, outcome: CreateOutcome, request_id: str) -> Answer:
