@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from uuid import uuid4
 
 import psycopg
@@ -106,15 +107,28 @@ async def test_an_expired_lease_is_recovered_with_a_delay_and_counts_no_attempt(
 ) -> None:
     taken = await owned(connection)
     expire(sql, taken)
+    lease_end = sql.execute("SELECT lease_expires_at FROM jobs").fetchone()
+    assert lease_end is not None
 
     assert await recover(connection, delay=50) == {taken.id: Status.QUEUED}
 
     job = await read(connection, taken)
     assert (job.status, job.attempts) == (Status.QUEUED, 1)
-    assert job.next_retry_at is not None
+    assert job.next_retry_at == lease_end[0] + timedelta(seconds=50)
     assert job.error == "Worker lost: the lease of attempt 1/5 ran out"
-    assert "next attempt in 50.0 s" in (await messages(connection, taken))[-1]
+    assert "; next attempt in " in (await messages(connection, taken))[-1]
     assert await claim(connection) == []
+
+
+async def test_a_job_whose_backoff_passed_before_its_recovery_runs_at_once(
+    connection: Connection, sql: psycopg.Connection
+) -> None:
+    taken = await owned(connection)
+    expire(sql, taken)
+
+    await recover(connection, delay=0.5)
+
+    assert [again.id for again in await claim(connection)] == [taken.id]
 
 
 async def test_recovery_of_the_last_attempt_fails_the_job(connection: Connection, sql: psycopg.Connection) -> None:
