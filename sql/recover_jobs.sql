@@ -1,6 +1,7 @@
 -- Takes lost jobs from owners that are gone: processing → queued with backoff, or failed after the last attempt.
 -- The claim counted the attempt, so nothing is counted here. The backoff runs from the end of the lease, not from this
--- pass, so that a lost job starts again soon after its lease whatever the pace of the passes.
+-- pass, so that a lost job starts again soon after its lease whatever the pace of the passes. Whoever has the token has
+-- the running job; for why the status is not asked for see finish_jobs.
 -- caller: store.workers.recover_jobs
 -- params: arrays ids, lease_tokens, delays (seconds); stuck_seconds
 -- index: jobs_pkey
@@ -9,7 +10,7 @@ WITH lost AS MATERIALIZED (
   SELECT jobs.id, greatest(now(), coalesce(lease_expires_at, now()) + make_interval(secs => given.delay)) AS due_at
   FROM jobs JOIN unnest(%(ids)s::uuid[], %(lease_tokens)s::uuid[], %(delays)s::float8[]) AS given (id, lease_token, delay)
     ON jobs.id = given.id AND jobs.lease_token = given.lease_token
-  WHERE jobs.status = 'processing'
+  WHERE jobs.id = ANY(%(ids)s::uuid[])
     AND (lease_expires_at < now()
       OR (lease_expires_at IS NULL
         AND coalesce(started_at, created_at) < now() - make_interval(secs => %(stuck_seconds)s::float8)))
@@ -23,7 +24,7 @@ WITH lost AS MATERIALIZED (
       lease_token = NULL,
       lease_expires_at = NULL
   FROM lost
-  WHERE jobs.id = lost.id AND jobs.status = 'processing'
+  WHERE jobs.id = lost.id AND jobs.id = ANY(%(ids)s::uuid[])
   RETURNING jobs.id, jobs.status, attempts, max_attempts, worker_id, due_at
 ), logged AS (
   INSERT INTO job_logs (job_id, attempt, level, event, message)

@@ -1,4 +1,5 @@
 -- Gives unfinished jobs back at shutdown: processing → queued, the attempt taken back, at their old place.
+-- Whoever has the token has the running job; for why the status is not asked for see finish_jobs.
 -- caller: store.jobs.release_jobs
 -- params: arrays ids, lease_tokens
 -- index: jobs_pkey
@@ -7,7 +8,7 @@ WITH released AS (
   UPDATE jobs
   SET status = 'queued', attempts = attempts - 1, started_at = NULL, lease_token = NULL, lease_expires_at = NULL
   FROM unnest(%(ids)s::uuid[], %(lease_tokens)s::uuid[]) AS held (id, lease_token)
-  WHERE jobs.id = held.id AND jobs.status = 'processing' AND jobs.lease_token = held.lease_token
+  WHERE jobs.id = held.id AND jobs.id = ANY(%(ids)s::uuid[]) AND jobs.lease_token = held.lease_token
   RETURNING jobs.id, attempts
 ), logged AS (
   INSERT INTO job_logs (job_id, attempt, event, message, created_at)

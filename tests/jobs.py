@@ -12,6 +12,7 @@ import psycopg
 from jobqueue.ids import new_id
 from jobqueue.job import Claim, Job, NewJob, Status
 from jobqueue.store import jobs, workers
+from jobqueue.store.claims import Claimed, Marks, claim_jobs
 from jobqueue.store.db import Connection
 from jobqueue.store.jobs import Outcome
 from jobqueue.store.workers import LostJob
@@ -37,17 +38,29 @@ async def claim(
     max_jobs: int = 1,
     types: tuple[str, ...] = ("email_send",),
     lease_seconds: float = 30,
+    after: Marks | None = None,
 ) -> list[Claim]:
     """Claim as a worker would."""
-    claims, _ = await jobs.claim_jobs(
+    return (await look(connection, max_jobs, types, lease_seconds, after)).jobs
+
+
+async def look(
+    connection: Connection,
+    max_jobs: int = 1,
+    types: tuple[str, ...] = ("email_send",),
+    lease_seconds: float = 30,
+    after: Marks | None = None,
+) -> Claimed:
+    """Claim as a worker would, and return all that a claim tells."""
+    return await claim_jobs(
         connection,
         types=types,
         max_jobs=max_jobs,
         worker_id=WORKER,
         worker_name="test",
         lease_seconds=lease_seconds,
+        after=after,
     )
-    return claims
 
 
 async def owned(connection: Connection, *, lease_seconds: float = 30, **fields: Any) -> Claim:

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from jobqueue.errors import Conflict, NotFound, Unavailable
-from jobqueue.job import Claim, Job, JobFilter, JobLog, LogLevel, NewJob, Priority, Status
+from jobqueue.job import Job, JobFilter, JobLog, LogLevel, NewJob, Priority, Status
 from jobqueue.store.db import Connection, run
 
 _RACES = 5
@@ -129,52 +129,6 @@ async def append_job_logs(connection: Connection, lines: Sequence[LogLine]) -> N
         "ages": [line.age_seconds for line in lines],
     }
     await run(connection, "append_job_logs", params)
-
-
-async def claim_jobs(
-    connection: Connection,
-    *,
-    types: Sequence[str],
-    max_jobs: int,
-    worker_id: UUID,
-    worker_name: str,
-    lease_seconds: float,
-    timeout: float = 10.0,
-) -> tuple[list[Claim], float | None]:
-    """Take up to *max_jobs* due jobs: queued → processing, the attempt counted.
-
-    Returns them in the order they are to start, and the seconds until the nearest future job, or None when
-    there is none or more jobs may be due right now.
-    """
-    rows = await run(
-        connection,
-        "claim_jobs",
-        {
-            "types": list(types),
-            "max_jobs": max_jobs,
-            "worker_id": worker_id,
-            "worker_name": worker_name,
-            "lease_seconds": lease_seconds,
-        },
-        timeout=timeout,
-    )
-    claims = [
-        Claim(
-            id=row[0],
-            lease_token=row[1],
-            type=row[2],
-            attempt=row[3],
-            max_attempts=row[4],
-            payload=row[5],
-            priority=row[6],
-            queue=row[7],
-            wait_seconds=max(row[8], 0.0),
-            trace_context=row[9],
-        )
-        for row in rows
-        if row[0] is not None
-    ]
-    return claims, rows[0][10]
 
 
 async def finish_jobs(

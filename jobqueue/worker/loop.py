@@ -20,7 +20,7 @@ from jobqueue.errors import Unavailable
 from jobqueue.executors import BaseExecutor
 from jobqueue.job import Claim, Status
 from jobqueue.settings import Settings
-from jobqueue.store import jobs
+from jobqueue.store.claims import Claimed, claim_jobs
 from jobqueue.store.db import Line
 from jobqueue.store.jobs import LogLine, Outcome
 from jobqueue.store.listen import CANCEL_CHANNEL, JOBS_CHANNEL, Listener
@@ -44,6 +44,7 @@ from jobqueue.telemetry import (
 from jobqueue.worker.attempt import Attempt, StopReason
 from jobqueue.worker.heartbeat import Heartbeat, Holdings
 from jobqueue.worker.joblog import JobLogHandler
+from jobqueue.worker.lowwater import LowWater
 from jobqueue.worker.maintenance import Maintenance
 from jobqueue.worker.outcomes import OutcomeWriter
 from jobqueue.worker.sleep import Sleeper
@@ -79,6 +80,7 @@ class Worker:
         self._writer = OutcomeWriter(settings)
         self._heartbeat = Heartbeat(settings, record, self._holdings)
         self._claim_line = Line(settings, "worker-claim")
+        self._low_water = LowWater()
         self._redis = RedisLink(settings)
         self._sleeper = Sleeper(settings, self.id, self._claim_line)
         self._watch = Watch(settings, self._holdings, self._lost)
@@ -157,28 +159,38 @@ class Worker:
             wanted = min(free, MAX_BATCH)
             self._sleeper.about_to_look()
             try:
-                claims, next_due = await self._claim(wanted)
+                claimed = await self._claim(wanted)
             except Unavailable as error:
+                self._low_water.forget()
                 await self._sleeper.after_failure(error, self._stop)
                 continue
             if self._stop.is_set():
-                await self._hand_back([(claim.id, claim.lease_token) for claim in claims])
+                await self._hand_back([(claim.id, claim.lease_token) for claim in claimed.jobs])
                 break
-            for claim in claims:
+            for claim in claimed.jobs:
                 self._start(claim)
-            await self._sleeper.after_claim(wanted=wanted, got=len(claims), next_due_seconds=next_due)
+            await self._sleeper.after_claim(
+                wanted=wanted,
+                got=len(claimed.jobs),
+                next_due_seconds=claimed.next_due_seconds,
+                full_look_seconds=self._low_water.seconds_to_full_look(),
+            )
 
-    async def _claim(self, wanted: int) -> tuple[list[Claim], float | None]:
+    async def _claim(self, wanted: int) -> Claimed:
         async with self._claim_line.use() as connection:
-            return await jobs.claim_jobs(
+            after = self._low_water.start()
+            claimed = await claim_jobs(
                 connection,
                 types=list(self._executors),
                 max_jobs=wanted,
                 worker_id=self.id,
                 worker_name=self.name,
                 lease_seconds=self._settings.lease_seconds,
+                after=after,
                 timeout=self._settings.database_timeout_seconds,
             )
+            self._low_water.claimed(claimed.marks)
+            return claimed
 
     def _start(self, claim: Claim) -> None:
         DEQUEUE.inc()

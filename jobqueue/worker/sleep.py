@@ -61,8 +61,10 @@ class Sleeper:
         self._hint.clear()
         self._next_due_at = None
 
-    async def after_claim(self, *, wanted: int, got: int, next_due_seconds: float | None) -> None:
-        """Sleep if the claim came back short."""
+    async def after_claim(
+        self, *, wanted: int, got: int, next_due_seconds: float | None, full_look_seconds: float | None
+    ) -> None:
+        """Sleep if the claim came back short: until the next future job, or the next look at the whole queue."""
         self._failures = 0
         if got >= wanted:
             self._full_claims += 1
@@ -70,17 +72,18 @@ class Sleeper:
                 await self._mark(is_idle=False)
             return
         self._full_claims = 0
-        if next_due_seconds is not None:
-            self.expect_due(next_due_seconds)
+        for seconds in (next_due_seconds, full_look_seconds):
+            if seconds is not None:
+                self.expect_due(seconds)
         if not self._is_marked_idle:
             # Inserts that ran before the mark was visible sent no notification: look once more first.
             await self._mark(is_idle=True)
             self._second_look = True
             return
-        seconds = self._settings.poll_seconds
+        patience = self._settings.poll_seconds
         if self._second_look:
-            seconds, self._second_look = min(seconds, _SECOND_LOOK_SECONDS), False
-        await self._sleep(seconds)
+            patience, self._second_look = min(patience, _SECOND_LOOK_SECONDS), False
+        await self._sleep(patience)
 
     async def after_failure(self, error: Unavailable, stop: asyncio.Event) -> None:
         """Pause after the database did not answer, a little longer each time."""

@@ -12,6 +12,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
+from jobqueue.store.claims import _start
 from jobqueue.store.db import statement
 from tests.conftest import Server
 
@@ -105,6 +106,7 @@ def test_a_claim_reads_its_index_and_about_as_many_rows_as_it_takes(
         "worker_id": uuid4(),
         "worker_name": "w",
         "lease_seconds": 30.0,
+        **_start({}),
     }
 
     plan = plan_of(seeded, "claim_jobs", mode, params)
@@ -122,6 +124,7 @@ def test_a_claim_of_the_fifo_lane_reads_its_index(seeded: psycopg.Connection, mo
         "worker_id": uuid4(),
         "worker_name": "w",
         "lease_seconds": 30.0,
+        **_start({}),
     }
 
     assert {"jobs_fifo_idx", "jobs_claim_idx"} <= plan_of(seeded, "claim_jobs", mode, params).indexes

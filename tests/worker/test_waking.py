@@ -15,7 +15,7 @@ from jobqueue.store import jobs
 from jobqueue.store.db import Connection
 from jobqueue.worker import watch
 from tests.conftest import MakeSettings
-from tests.jobs import add, add_many, messages, read, until_status
+from tests.jobs import add, add_many, claim, messages, read, until_status
 from tests.overlap import eventually
 from tests.worker.conftest import RunWorker, asleep
 from tests.worker.probes import released
@@ -104,12 +104,10 @@ async def test_a_released_job_wakes_other_workers(
     connection: Connection, run_worker: RunWorker, only_notify: Settings
 ) -> None:
     job = await add(connection)
-    claims, _ = await jobs.claim_jobs(
-        connection, types=["email_send"], max_jobs=1, worker_id=job.id, worker_name="other", lease_seconds=30
-    )
+    (taken,) = await claim(connection)
     async with run_worker(only_notify) as worker:
         await asleep(worker)
-        await jobs.release_jobs(connection, [(claims[0].id, claims[0].lease_token)])
+        await jobs.release_jobs(connection, [(taken.id, taken.lease_token)])
         await until_status(connection, job, "completed")
 
 
