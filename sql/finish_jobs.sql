@@ -7,16 +7,14 @@
 -- are named as an array besides the join so that they are looked up in jobs_pkey whatever the planner knows of the table.
 -- The counts are compared so that nothing is looked for as long as every outcome was taken.
 -- caller: store.jobs.finish_jobs
--- params: arrays ids, lease_tokens, kinds (completed | failed | gave_up | stopped), results (JSON text or null),
---         errors, delays (seconds before a retry); is_repeat (the same outcomes may have been written before)
+-- params: outcomes = JSON array of store.jobs.Outcome (one JSON text costs a fifth of six arrays in Python, and less
+--   here too: 24 → 18 µs a job); is_repeat (the same outcomes may have been written before)
 -- index: jobs_pkey
 -- locks: the rows it finishes; nobody else locks several running rows without skipping locked ones
 WITH outcome AS MATERIALIZED (
   SELECT *
-  FROM unnest(
-    %(ids)s::uuid[], %(lease_tokens)s::uuid[], %(kinds)s::text[], %(results)s::text[], %(errors)s::text[],
-    %(delays)s::float8[]
-  ) AS given (id, lease_token, kind, result, error, delay)
+  FROM jsonb_to_recordset(%(outcomes)s::jsonb)
+    AS given (id uuid, lease_token uuid, kind text, result jsonb, error text, delay_seconds float8)
 ), finished AS (
   UPDATE jobs
   SET status = CASE
@@ -25,16 +23,16 @@ WITH outcome AS MATERIALIZED (
         ELSE 'queued' END::job_status,
       completed_at = CASE WHEN kind IN ('completed', 'gave_up') OR attempts >= max_attempts THEN now() END,
       next_run_at = CASE
-        WHEN kind = 'failed' AND attempts < max_attempts THEN now() + make_interval(secs => delay)
+        WHEN kind = 'failed' AND attempts < max_attempts THEN now() + make_interval(secs => delay_seconds)
         ELSE next_run_at END,
-      result = outcome.result::jsonb,
+      result = outcome.result,
       error = outcome.error,
       lease_token = NULL,
       lease_expires_at = NULL
   FROM outcome
-  WHERE jobs.id = outcome.id AND jobs.id = ANY(%(ids)s::uuid[]) AND jobs.lease_token = outcome.lease_token
+  WHERE jobs.id = outcome.id AND jobs.id = ANY(ARRAY(SELECT id FROM outcome)) AND jobs.lease_token = outcome.lease_token
     AND kind <> 'stopped'
-  RETURNING jobs.id, outcome.lease_token, jobs.status, attempts, max_attempts, outcome.error, delay,
+  RETURNING jobs.id, outcome.lease_token, jobs.status, attempts, max_attempts, outcome.error, delay_seconds,
             extract(epoch FROM clock_timestamp() - started_at) AS seconds
 ), logged AS (
   INSERT INTO job_logs (job_id, attempt, level, event, message, created_at)
@@ -44,7 +42,7 @@ WITH outcome AS MATERIALIZED (
          CASE status
            WHEN 'completed' THEN format('Completed in %%s s', round(seconds, 3))
            WHEN 'failed' THEN format('Attempt %%s/%%s failed: %%s; the job has failed for good', attempts, max_attempts, error)
-           ELSE format('Attempt %%s/%%s failed: %%s; next attempt in %%s s', attempts, max_attempts, error, round(delay::numeric, 1))
+           ELSE format('Attempt %%s/%%s failed: %%s; next attempt in %%s s', attempts, max_attempts, error, round(delay_seconds::numeric, 1))
          END,
          clock_timestamp()
   FROM finished

@@ -74,6 +74,8 @@ def outcome(taken: Claim, kind: str = "completed", **fields: Any) -> Outcome:
     """Return how an attempt ended."""
     if kind in {"failed", "gave_up"}:
         fields = {"error": "it broke", **fields}
+    if "result" in fields:
+        fields["result"] = msgspec.Raw(fields["result"])
     return Outcome(id=taken.id, lease_token=taken.lease_token, kind=kind, **fields)
 
 

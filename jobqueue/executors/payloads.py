@@ -67,14 +67,13 @@ def validate_payload(name: str, payload: dict[str, Any]) -> None:
         raise InvalidInput(field, f"{field}: {message}") from error
 
 
-def decode_payload(instance: BaseExecutor, raw: msgspec.Raw) -> Any:
-    """Decode a stored payload for ``execute``: the declared Struct, else a dict.
+def payload_decoder(instance: BaseExecutor) -> Callable[[msgspec.Raw], Any]:
+    """Return what decodes a stored payload for ``execute``: to the declared Struct, else to a dict.
 
-    Raises:
-        msgspec.DecodeError: it does not fit (any more).
+    The decoder raises msgspec.DecodeError when the payload does not fit (any more).
     """
     struct = payload_struct(instance)
-    return msgspec.json.decode(raw) if struct is None else msgspec.json.decode(raw, type=struct)
+    return msgspec.json.Decoder().decode if struct is None else msgspec.json.Decoder(struct).decode
 
 
 def _located(message: str) -> tuple[str, str]:

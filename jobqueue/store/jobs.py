@@ -43,7 +43,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     id: UUID
     lease_token: UUID
     kind: str
-    result: bytes | None = None
+    result: msgspec.Raw | None = None
     error: str | None = None
     delay_seconds: float = 0.0
 
@@ -140,15 +140,7 @@ async def finish_jobs(
     dropped and that is noted in the job's log. Not so with *is_repeat*: the answer to the first try was lost, so it
     may be our own write that is found.
     """
-    params = {
-        "ids": [outcome.id for outcome in outcomes],
-        "lease_tokens": [outcome.lease_token for outcome in outcomes],
-        "kinds": [outcome.kind for outcome in outcomes],
-        "results": [None if outcome.result is None else outcome.result.decode() for outcome in outcomes],
-        "errors": [outcome.error for outcome in outcomes],
-        "delays": [outcome.delay_seconds for outcome in outcomes],
-        "is_repeat": is_repeat,
-    }
+    params = {"outcomes": msgspec.json.encode(outcomes).decode(), "is_repeat": is_repeat}
     rows = await run(connection, "finish_jobs", params, timeout=timeout)
     return {row[0]: Status(row[1]) for row in rows}
 

@@ -20,12 +20,11 @@ import msgspec
 
 from jobqueue.backoff import retry_delay_seconds
 from jobqueue.errors import GiveUp, RetryLater
-from jobqueue.executors import BaseExecutor, decode_payload
-from jobqueue.executors.registry import is_async
 from jobqueue.job import Claim, LogLevel
 from jobqueue.safejson import UnsafeValue, clean_text, describe_exception, encode_value
 from jobqueue.store.jobs import LogLine, Outcome
 from jobqueue.tracing import end_attempt_span, start_attempt_span
+from jobqueue.worker.handler import Handler
 from jobqueue.worker.joblog import MAX_LINES, current_sink
 
 if TYPE_CHECKING:
@@ -63,27 +62,35 @@ class Owner(Protocol):
 
 
 class Attempt:
-    """One run of one job. *limit_seconds* is its time limit."""
+    """One run of one job."""
 
-    def __init__(
-        self,
-        claim: Claim,
-        executor: BaseExecutor,
-        owner: Owner,
-        *,
-        limit_seconds: float,
-        result_max_bytes: int,
-    ) -> None:
+    __slots__ = (
+        "_finished_after",
+        "_lines",
+        "_loop",
+        "_owner",
+        "_patience",
+        "_span",
+        "_started",
+        "_task",
+        "_timer",
+        "claim",
+        "handler",
+        "has_ended",
+        "is_reported",
+        "is_written",
+        "stop_reason",
+    )
+
+    def __init__(self, claim: Claim, handler: Handler, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
         self.claim = claim
+        self.handler = handler
         self.stop_reason: StopReason | None = None
         self.is_reported = False
         self.has_ended = False
         self.is_written = False
-        self._executor = executor
         self._owner = owner
-        self._limit_seconds = limit_seconds
-        self._result_max_bytes = result_max_bytes
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._task: asyncio.Task[Outcome] | None = None
         self._finished_after: float | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -102,8 +109,8 @@ class Attempt:
         self._span = start_attempt_span(self.claim)
         context = contextvars.copy_context()
         context.run(current_sink.set, self._log)
-        self._timer = self._loop.call_later(self._limit_seconds, self.stop, StopReason.TIMED_OUT)
-        if is_async(self._executor):
+        self._timer = self._loop.call_later(self.handler.limit_seconds, self.stop, StopReason.TIMED_OUT)
+        if self.handler.is_async:
             self._task = self._loop.create_task(self._execute(), context=context)
             self._task.add_done_callback(self._task_done)
         else:
@@ -135,7 +142,7 @@ class Attempt:
 
     async def _execute(self) -> Outcome:
         try:
-            outcome = self._completed(await self._executor.execute(str(self.claim.id), self._payload()))
+            outcome = self._completed(await self.handler.execute(str(self.claim.id), self._payload()))
         except BaseException as error:  # noqa: BLE001  SystemExit and the like end the job, never the worker
             outcome = self._raised(error)
         self._finished_after = self.seconds
@@ -143,7 +150,7 @@ class Attempt:
 
     def _execute_in_thread(self) -> None:
         try:
-            outcome = self._completed(self._executor.execute(str(self.claim.id), self._payload()))
+            outcome = self._completed(self.handler.execute(str(self.claim.id), self._payload()))
         except BaseException as error:  # noqa: BLE001  as above
             outcome = self._raised(error)
         self._finished_after = self.seconds
@@ -153,7 +160,7 @@ class Attempt:
 
     def _payload(self) -> Any:
         try:
-            return decode_payload(self._executor, self.claim.payload)
+            return self.handler.decode(self.claim.payload)
         except msgspec.DecodeError as error:
             raise _Unreadable(f"The payload cannot be read: {error}") from error
 
@@ -163,17 +170,19 @@ class Attempt:
     def _ended(self, outcome: Outcome) -> None:
         self.has_ended = True
         if not self.is_reported:
-            if self.stop_reason is None and (self._finished_after or 0.0) >= self._limit_seconds:
+            if self.stop_reason is None and (self._finished_after or 0.0) >= self.handler.limit_seconds:
                 self.stop_reason = StopReason.TIMED_OUT  # it blocked the loop, so the timer could not fire
             self._report(outcome if self.stop_reason is None else self._outcome_of_stop())
         self._owner.ended(self)
 
     def _report(self, outcome: Outcome | None) -> None:
-        for timer in (self._timer, self._patience):
-            if timer is not None:
-                timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._patience is not None:
+            self._patience.cancel()
         self.is_reported = True
-        end_attempt_span(self._span, outcome.error if outcome is not None else "released")
+        if self._span is not None:
+            end_attempt_span(self._span, outcome.error if outcome is not None else "released")
         self._owner.reported(self, outcome)
 
     def _outcome_of_stop(self) -> Outcome | None:
@@ -181,7 +190,7 @@ class Attempt:
             return None
         if self.stop_reason is StopReason.LOST:
             return Outcome(id=self.claim.id, lease_token=self.claim.lease_token, kind="stopped")
-        return self._failed(f"Execution timed out after {self._limit_seconds:g}s")
+        return self._failed(f"Execution timed out after {self.handler.limit_seconds:g}s")
 
     def _raised(self, error: BaseException) -> Outcome:
         if isinstance(error, GiveUp):
@@ -199,12 +208,14 @@ class Attempt:
             return self._failed(f"The result cannot be stored: {clean_text(str(error))}")
         except Exception as error:  # noqa: BLE001  encoding runs whatever methods the value has
             return self._failed(f"The result cannot be stored: {describe_exception(error)}")
-        if len(result) > self._result_max_bytes:
+        if len(result) > self.handler.result_max_bytes:
             return self._failed(
                 f"The result cannot be stored: it has {len(result)} bytes, "
-                f"RESULT_MAX_BYTES allows {self._result_max_bytes}"
+                f"RESULT_MAX_BYTES allows {self.handler.result_max_bytes}"
             )
-        return Outcome(id=self.claim.id, lease_token=self.claim.lease_token, kind="completed", result=result)
+        return Outcome(
+            id=self.claim.id, lease_token=self.claim.lease_token, kind="completed", result=msgspec.Raw(result)
+        )
 
     def _failed(self, error: str, *, kind: str = "failed", delay: float | None = None) -> Outcome:
         if not isinstance(delay, (int, float)) or not 0 <= delay <= MAX_RETRY_LATER_SECONDS:

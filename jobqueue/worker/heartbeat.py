@@ -11,6 +11,7 @@ import asyncio
 import os
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from uuid import UUID
 
@@ -18,6 +19,7 @@ import msgspec
 import structlog
 
 from jobqueue.errors import JobQueueError
+from jobqueue.job import Claim
 from jobqueue.settings import Settings
 from jobqueue.store import jobs, workers
 from jobqueue.store.db import Line, connect
@@ -36,15 +38,17 @@ class Holdings:
         self._jobs: dict[UUID, UUID] = {}
         self._lock = threading.Lock()
 
-    def add(self, job_id: UUID, token: UUID) -> None:
-        """Note a claimed job."""
+    def add(self, claims: Iterable[Claim]) -> None:
+        """Note claimed jobs."""
         with self._lock:
-            self._jobs[token] = job_id
+            for claim in claims:
+                self._jobs[claim.lease_token] = claim.id
 
-    def remove(self, token: UUID) -> None:
-        """Forget a claim whose outcome is written; a later one of the same job by this worker stays."""
+    def remove(self, tokens: Iterable[UUID]) -> None:
+        """Forget claims whose outcomes are written; a later one of the same job by this worker stays."""
         with self._lock:
-            self._jobs.pop(token, None)
+            for token in tokens:
+                self._jobs.pop(token, None)
 
     def snapshot(self) -> list[tuple[UUID, UUID]]:
         """Return (id, lease token) of all."""

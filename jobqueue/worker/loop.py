@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 import structlog
@@ -18,7 +19,7 @@ import structlog
 from jobqueue import __version__
 from jobqueue.errors import Unavailable
 from jobqueue.executors import BaseExecutor
-from jobqueue.job import Claim, Status
+from jobqueue.job import Claim, Priority, Status
 from jobqueue.settings import Settings
 from jobqueue.store.claims import Claimed, claim_jobs
 from jobqueue.store.db import Line
@@ -29,24 +30,20 @@ from jobqueue.store.workers import Held, WorkerRecord
 from jobqueue.telemetry import (
     BACKOFF_SECONDS,
     DEQUEUE,
-    EXECUTOR_SECONDS,
-    JOB_PROCESSING_SECONDS,
     JOB_WAIT_SECONDS,
     JOBS_ACTIVE,
-    JOBS_COMPLETED,
-    JOBS_FAILED,
-    JOBS_RETRIED,
     LEASES_LOST,
     RETRY_DRAIN,
     THREADS_LEFT_BEHIND,
     WORKER_LOOPS,
 )
 from jobqueue.worker.attempt import Attempt, StopReason
+from jobqueue.worker.handler import Handler
 from jobqueue.worker.heartbeat import Heartbeat, Holdings
 from jobqueue.worker.joblog import JobLogHandler
 from jobqueue.worker.lowwater import LowWater
 from jobqueue.worker.maintenance import Maintenance
-from jobqueue.worker.outcomes import OutcomeWriter
+from jobqueue.worker.outcomes import OutcomeWriter, Statuses
 from jobqueue.worker.sleep import Sleeper
 from jobqueue.worker.watch import Watch
 
@@ -66,8 +63,18 @@ class Worker:
         self.id = uuid4()
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         self._settings = settings
-        self._executors = executors
+        self._handlers = {
+            name: Handler(
+                name,
+                executor,
+                limit_seconds=settings.job_max_execution_seconds,
+                result_max_bytes=settings.result_max_bytes,
+            )
+            for name, executor in executors.items()
+        }
+        self._wait_seconds = {priority.value: JOB_WAIT_SECONDS.labels(priority.value) for priority in Priority}
         self._attempts: dict[UUID, Attempt] = {}
+        self._left_behind = 0  # attempts whose outcome is written, but whose executor has not ended
         self._holdings = Holdings()
         record = WorkerRecord(
             id=self.id,
@@ -77,7 +84,7 @@ class Worker:
             types=sorted(executors),
             concurrency=settings.worker_concurrency,
         )
-        self._writer = OutcomeWriter(settings)
+        self._writer = OutcomeWriter(settings, self._written)
         self._heartbeat = Heartbeat(settings, record, self._holdings)
         self._claim_line = Line(settings, "worker-claim")
         self._low_water = LowWater()
@@ -119,7 +126,7 @@ class Worker:
         log.info(
             "worker_started",
             worker_id=str(self.id),
-            types=sorted(self._executors),
+            types=sorted(self._handlers),
             concurrency=self._settings.worker_concurrency,
         )
         try:
@@ -167,8 +174,7 @@ class Worker:
             if self._stop.is_set():
                 await self._hand_back([(claim.id, claim.lease_token) for claim in claimed.jobs])
                 break
-            for claim in claimed.jobs:
-                self._start(claim)
+            self._start(claimed.jobs)
             await self._sleeper.after_claim(
                 wanted=wanted,
                 got=len(claimed.jobs),
@@ -181,7 +187,7 @@ class Worker:
             after = self._low_water.start()
             claimed = await claim_jobs(
                 connection,
-                types=list(self._executors),
+                types=list(self._handlers),
                 max_jobs=wanted,
                 worker_id=self.id,
                 worker_name=self.name,
@@ -192,60 +198,63 @@ class Worker:
             self._low_water.claimed(claimed.marks)
             return claimed
 
-    def _start(self, claim: Claim) -> None:
-        DEQUEUE.inc()
-        JOB_WAIT_SECONDS.labels(claim.priority).observe(claim.wait_seconds)
-        if claim.attempt > 1:
-            RETRY_DRAIN.inc()
-        executor = self._executors[claim.type]
-        attempt = Attempt(
-            claim,
-            executor,
-            self,
-            limit_seconds=executor.max_execution_seconds or self._settings.job_max_execution_seconds,
-            result_max_bytes=self._settings.result_max_bytes,
-        )
-        self._holdings.add(claim.id, claim.lease_token)
-        self._attempts[claim.lease_token] = attempt
+    def _start(self, claims: Sequence[Claim]) -> None:
+        if not claims:
+            return
+        DEQUEUE.inc(len(claims))
+        self._holdings.add(claims)
+        for claim in claims:
+            self._wait_seconds[claim.priority].observe(claim.wait_seconds)
+            if claim.attempt > 1:
+                RETRY_DRAIN.inc()
+            attempt = Attempt(claim, self._handlers[claim.type], self, self._loop)
+            self._attempts[claim.lease_token] = attempt
+            attempt.start()
         JOBS_ACTIVE.set(len(self._attempts))
-        attempt.start()
 
     def reported(self, attempt: Attempt, outcome: Outcome | None) -> None:
         """Take an attempt's outcome and write it (see ``attempt.Owner``)."""
-        EXECUTOR_SECONDS.labels(attempt.claim.type).observe(attempt.seconds)
-        if outcome is None:
-            return
-        self._writer.finish(outcome).add_done_callback(lambda written: self._written(attempt, outcome, written))
+        attempt.handler.executor_seconds.observe(attempt.seconds)
+        if outcome is not None:
+            self._writer.finish(outcome)
 
-    def _written(self, attempt: Attempt, outcome: Outcome, written: asyncio.Future[Status | None]) -> None:
-        claim = attempt.claim
+    def _written(self, outcomes: Sequence[Outcome], statuses: Statuses | None) -> None:
         # Also when writing failed for good: a lease that is renewed for nobody would keep the job stuck for ever.
-        self._holdings.remove(claim.lease_token)
-        attempt.is_written = True
-        try:
-            status = written.result()
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  whatever it was, the slot must be freed
-            log.error("outcome_not_written", job_id=str(claim.id), error=str(error))
-            self._free_slot(attempt)
-            return
-        JOB_PROCESSING_SECONDS.labels(claim.type).observe(attempt.seconds)
+        self._holdings.remove(outcome.lease_token for outcome in outcomes)
+        for outcome in outcomes:
+            attempt = self._attempts[outcome.lease_token]
+            attempt.is_written = True
+            if statuses is not None:
+                self._count(attempt, outcome, statuses.get(outcome.lease_token))
+            if attempt.has_ended:
+                del self._attempts[outcome.lease_token]
+            else:
+                self._left_behind += 1
+        self._slots_changed()
+
+    def _count(self, attempt: Attempt, outcome: Outcome, status: Status | None) -> None:
+        handler = attempt.handler
+        handler.processing_seconds.observe(attempt.seconds)
         if status is Status.COMPLETED:
-            JOBS_COMPLETED.labels(claim.type).inc()
+            handler.completed.inc()
         elif status is Status.FAILED:
-            JOBS_FAILED.labels(claim.type).inc()
+            handler.failed.inc()
+            claim = attempt.claim
             log.warning("job_permanently_failed", job_id=str(claim.id), job_type=claim.type, error=outcome.error)
         elif status is Status.QUEUED:
-            JOBS_RETRIED.labels(claim.type).inc()
+            handler.retried.inc()
             BACKOFF_SECONDS.observe(outcome.delay_seconds)
             self._sleeper.expect_due(outcome.delay_seconds)
         elif outcome.kind != "stopped":
             LEASES_LOST.labels("late").inc()
+            claim = attempt.claim
             log.warning("result_discarded", job_id=str(claim.id), job_type=claim.type, attempt=claim.attempt)
-        self._free_slot(attempt)
 
     def ended(self, attempt: Attempt) -> None:
         """Note that an executor has ended (see ``attempt.Owner``)."""
-        self._free_slot(attempt)
+        if attempt.is_written and self._attempts.pop(attempt.claim.lease_token, None) is not None:
+            self._left_behind -= 1
+            self._slots_changed()
 
     def logged(self, line: LogLine, logged_at: float) -> None:
         """Take a line for a job's log, from any thread (see ``attempt.Owner``)."""
@@ -254,12 +263,10 @@ class Worker:
         except RuntimeError:
             return  # a thread that outlived the loop
 
-    def _free_slot(self, attempt: Attempt) -> None:
-        if attempt.has_ended and attempt.is_written:
-            self._attempts.pop(attempt.claim.lease_token, None)
-            JOBS_ACTIVE.set(len(self._attempts))
+    def _slots_changed(self) -> None:
+        JOBS_ACTIVE.set(len(self._attempts))
+        THREADS_LEFT_BEHIND.set(self._left_behind)
         self._slot_changed.set()
-        THREADS_LEFT_BEHIND.set(sum(entry.is_written for entry in self._attempts.values()))
 
     def _lost(self, token: UUID, status: str) -> None:
         attempt = self._attempts.get(token)
@@ -275,7 +282,7 @@ class Worker:
 
     def _all_stuck(self) -> bool:
         """Tell whether every slot is held by an executor that ignored its end. Only a new process helps then."""
-        stuck = all(attempt.is_written for attempt in self._attempts.values())
+        stuck = self._left_behind == len(self._attempts)
         if stuck:
             log.critical("all_slots_stuck", jobs=[str(attempt.claim.id) for attempt in self._attempts.values()])
             self._exit_code = 1

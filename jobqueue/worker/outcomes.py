@@ -1,20 +1,22 @@
 """Writing what attempts say: outcomes and log lines, gathered and retried until the database takes them.
 
-Lines go before the outcomes that they arrived with, so a job that reads as finished has its whole log.
+While one write is under way the next items queue up, and go together when it ends. Lines go before the outcomes that
+they arrived with, so a job that reads as finished has its whole log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
 from typing import TypeVar
 from uuid import UUID
 
 import msgspec
 import structlog
 
-from jobqueue.batch import Batcher
 from jobqueue.errors import Unavailable
 from jobqueue.job import Status
 from jobqueue.settings import Settings
@@ -24,11 +26,16 @@ from jobqueue.store.jobs import LogLine, Outcome
 from jobqueue.store.workers import Held
 
 MAX_LINES_WAITING = 20_000
+_MAX_BATCH = 200
+_MAX_BATCH_BYTES = 8_000_000
 _LONGEST_PAUSE_SECONDS = 2.0
 _REFUSED_ERROR = "The outcome of this attempt was refused by the database"
 
 Statuses = dict[UUID, Status]
 """By lease token: one worker may hold two attempts of the same job, one of them lost."""
+Written = Callable[[Sequence[Outcome], Statuses | None], None]
+"""Told of every outcome once: with the jobs' new statuses, in which one that is missing no longer was its attempt's; or
+with None when these outcomes could not be written at all."""
 Result = TypeVar("Result")
 
 log = structlog.get_logger("jobqueue.worker")
@@ -40,23 +47,26 @@ class _TimedLine(msgspec.Struct, frozen=True):
 
 
 class OutcomeWriter:
-    """Takes outcomes and log lines of this worker's attempts and writes them on a connection of its own."""
+    """Takes outcomes and log lines of this worker's attempts and writes them on a connection of its own.
 
-    def __init__(self, settings: Settings) -> None:
+    Has no future per item: at ten thousand jobs a second they would be felt.
+    """
+
+    def __init__(self, settings: Settings, written: Written) -> None:
         self._connection = Line(settings, "worker-outcomes")
-        # Outcomes are bounded by the slots and lines by MAX_LINES_WAITING, so the batcher needs no bound.
-        self._batcher: Batcher[Outcome | _TimedLine, Status | None] = Batcher(
-            self._write, max_batch=200, max_waiting=10**9
-        )
+        self._written = written
+        # Outcomes are bounded by the slots, lines by MAX_LINES_WAITING.
+        self._waiting: deque[Outcome | _TimedLine] = deque()
+        self._writer: asyncio.Task[None] | None = None
 
-    def finish(self, outcome: Outcome) -> asyncio.Future[Status | None]:
-        """Write an outcome. The answer is the job's new status, or None when it no longer was this attempt's."""
-        return self._batcher.put(outcome)
+    def finish(self, outcome: Outcome) -> None:
+        """Write an outcome."""
+        self._put(outcome)
 
     def append(self, line: LogLine, logged_at: float) -> None:
         """Write a log line; dropped when far too many wait already (the database has been away for long)."""
-        if len(self._batcher) < MAX_LINES_WAITING:
-            self._batcher.put(_TimedLine(line, logged_at))
+        if len(self._waiting) < MAX_LINES_WAITING:
+            self._put(_TimedLine(line, logged_at))
 
     async def release(self, held: Held, *, timeout: float) -> None:
         """Give back the jobs of attempts that were stopped at shutdown.
@@ -69,19 +79,47 @@ class OutcomeWriter:
 
     async def drain(self) -> None:
         """Wait until everything is written."""
-        await self._batcher.drained()
+        while self._writer is not None and not self._writer.done():
+            await asyncio.wait({self._writer})
 
     async def close(self) -> None:
         """Close the connection."""
         await self._connection.close()
 
-    async def _write(self, items: Sequence[Outcome | _TimedLine]) -> list[Status | Exception | None]:
-        lines = [item for item in items if isinstance(item, _TimedLine)]
-        outcomes = [item for item in items if isinstance(item, Outcome)]
+    def _put(self, item: Outcome | _TimedLine) -> None:
+        self._waiting.append(item)
+        if self._writer is None or self._writer.done():
+            # A batch belongs to no attempt, so it must not log or trace as the first one.
+            self._writer = asyncio.create_task(self._write_all(), name="outcome-writer", context=Context())
+
+    async def _write_all(self) -> None:
+        while self._waiting:
+            outcomes, lines = self._take_batch()
+            try:
+                statuses = await self._write(outcomes, lines)
+            except Exception as error:  # noqa: BLE001  whatever it was, the slots must be freed
+                log.error("outcomes_not_written", jobs=[str(outcome.id) for outcome in outcomes], error=str(error))
+                statuses = None
+            if outcomes:
+                self._written(outcomes, statuses)
+
+    async def _write(self, outcomes: list[Outcome], lines: list[_TimedLine]) -> Statuses | None:
         if lines:
             await self._persist(lambda connection, _: _append(connection, lines))
-        statuses = await self._finish(outcomes) if outcomes else {}
-        return [statuses.get(item.lease_token) if isinstance(item, Outcome) else None for item in items]
+        return await self._finish(outcomes) if outcomes else {}
+
+    def _take_batch(self) -> tuple[list[Outcome], list[_TimedLine]]:
+        outcomes: list[Outcome] = []
+        lines: list[_TimedLine] = []
+        size = 0
+        while self._waiting and len(outcomes) + len(lines) < _MAX_BATCH and size < _MAX_BATCH_BYTES:
+            item = self._waiting.popleft()
+            if isinstance(item, Outcome):
+                outcomes.append(item)
+                size += len(item.result or b"")
+            else:
+                lines.append(item)
+        return outcomes, lines
 
     async def _finish(self, outcomes: list[Outcome]) -> Statuses:
         try:

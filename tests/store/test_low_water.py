@@ -133,7 +133,7 @@ def test_a_marked_claim_does_not_walk_what_an_old_snapshot_keeps(
 
     from_start, from_mark = _blocks_read(sql, {}), _blocks_read(sql, marks)
 
-    assert from_start > 10 * from_mark
+    assert from_start > 3 * from_mark
 
 
 def _params(max_jobs: int, marks: Marks) -> dict[str, object]:

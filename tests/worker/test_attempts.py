@@ -12,6 +12,7 @@ from jobqueue.job import Job, Status
 from jobqueue.store.db import Connection
 from jobqueue.store.jobs import LogLine, Outcome
 from jobqueue.worker.attempt import Attempt, StopReason
+from jobqueue.worker.handler import Handler
 from jobqueue.worker.joblog import MAX_LINES
 from tests.conftest import MakeSettings
 from tests.jobs import add, add_many, messages, owned, read, until_status
@@ -132,7 +133,8 @@ async def test_a_stop_that_comes_when_the_thread_has_ended_already_takes_no_resu
 ) -> None:
     taken = await owned(connection)
     witness = Witness()
-    attempt = Attempt(taken, PROBES["thread_probe"], witness, limit_seconds=60, result_max_bytes=100)
+    handler = Handler("thread_probe", PROBES["thread_probe"], limit_seconds=60, result_max_bytes=100)
+    attempt = Attempt(taken, handler, witness, asyncio.get_running_loop())
     attempt.start()
     while attempt._finished_after is None:
         time.sleep(0.001)  # noqa: ASYNC251  the loop must not hear of the end before the stop

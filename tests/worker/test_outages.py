@@ -15,7 +15,7 @@ from jobqueue.settings import Settings
 from jobqueue.store import db, workers
 from jobqueue.store.db import Connection, Line
 from jobqueue.store.jobs import LogLine
-from jobqueue.worker.outcomes import OutcomeWriter
+from jobqueue.worker.outcomes import OutcomeWriter, Statuses
 from tests.conftest import MakeSettings
 from tests.jobs import add, add_many, messages, outcome, owned, read, until_status
 from tests.overlap import eventually, until_blocked
@@ -256,15 +256,18 @@ async def test_one_outcome_that_the_database_refuses_fails_alone(
     connection: Connection, settings: Settings, sql: psycopg.Connection
 ) -> None:
     claims = [await owned(connection, max_attempts=1) for _ in range(5)]
-    writer = OutcomeWriter(settings)
+    written: Statuses = {}
+    writer = OutcomeWriter(settings, lambda _, statuses: written.update(statuses or {}))
     poison = outcome(claims[2], result=b'{"n": 1e200000}')
 
-    statuses = await asyncio.gather(
-        *(writer.finish(poison if taken is claims[2] else outcome(taken, result=b"1")) for taken in claims)
-    )
+    for taken in claims:
+        writer.finish(poison if taken is claims[2] else outcome(taken, result=b"1"))
+    await writer.drain()
     await writer.close()
 
-    assert statuses == [Status.COMPLETED] * 2 + [Status.FAILED] + [Status.COMPLETED] * 2
+    assert [written[taken.lease_token] for taken in claims] == [Status.COMPLETED] * 2 + [Status.FAILED] + [
+        Status.COMPLETED
+    ] * 2
     assert (await read(connection, claims[2])).error == "The outcome of this attempt was refused by the database"
 
 
@@ -274,10 +277,14 @@ async def test_outcomes_wait_for_the_database_and_the_lines_stand_before_them(
     taken = await owned(connection)
     async with proxied(settings) as proxy:
         await proxy.cut()
-        writer = OutcomeWriter(make_settings(database_url=proxy.url))
+        written: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        writer = OutcomeWriter(
+            make_settings(database_url=proxy.url),
+            lambda outcomes, statuses: outcomes and statuses and written.set_result(statuses[outcomes[0].lease_token]),
+        )
         for number in range(3):
             writer.append(LogLine(taken.id, 1, LogLevel.INFO, f"line {number}", 0), asyncio.get_running_loop().time())
-        written = writer.finish(outcome(taken))
+        writer.finish(outcome(taken))
         done, _ = await asyncio.wait({written}, timeout=0.2)
         assert not done
         await proxy.open()
