@@ -49,12 +49,12 @@ def test_the_first_look_is_a_full_one_and_the_next_ones_start_behind_the_mark() 
     assert low_water.start() == reached
 
 
-def test_full_looks_take_a_twentieth_of_the_time() -> None:
+def test_full_looks_take_a_fortieth_of_the_time() -> None:
     clock = Clock()
     low_water = LowWater(clock)
     assert look(low_water, clock, 0.003, mark())
 
-    assert not look(low_water, clock, 0.059, mark())
+    assert not look(low_water, clock, 0.119, mark())
     assert low_water.seconds_to_full_look() is not None
     clock.seconds += 0.002
 
