@@ -16,8 +16,9 @@
 --
 -- caller: store.claims.claim_jobs
 -- params: types this worker can run; max_jobs = free slots; worker_id; worker_name for the log; lease_seconds;
---   per level the position to start behind: next_run_at, created_at, id (fifo: created_at, id)
--- index: jobs_claim_idx, jobs_fifo_idx, jobs_pkey
+--   the positions to start behind: high_run_at, high_created_at, high_id, medium_run_at, medium_created_at, medium_id,
+--   low_run_at, low_created_at, low_id, fifo_created_at, fifo_id
+-- index: jobs_claim_idx, jobs_fifo_idx, jobs_pkey, jobs_later_idx (the nearest future job)
 -- locks: the rows it takes, in claim order, skipping rows that others hold; READ COMMITTED
 WITH high AS MATERIALIZED (
   SELECT id FROM jobs
@@ -73,14 +74,9 @@ WITH high AS MATERIALIZED (
   FROM claimed
 ), idle AS (
   SELECT CASE WHEN (SELECT count(*) FROM due) < %(max_jobs)s::int THEN (
-    SELECT extract(epoch FROM min(nearest.next_run_at) - now())::float8
-    FROM (VALUES ('high'::job_priority), ('medium'), ('low')) AS level (priority),
-      LATERAL (
-        SELECT next_run_at FROM jobs
-        WHERE status = 'queued' AND lane = 'priority' AND jobs.priority = level.priority AND next_run_at > now()
-        ORDER BY next_run_at
-        LIMIT 1
-      ) AS nearest
+    SELECT extract(epoch FROM min(next_run_at) - now())::float8
+    FROM jobs
+    WHERE status = 'queued' AND next_run_at > created_at AND next_run_at > now()
   ) END AS seconds
 )
 SELECT claimed.id, lease_token, type, attempts, max_attempts, payload, claimed.priority::text, queue,

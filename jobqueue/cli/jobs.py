@@ -44,8 +44,7 @@ def list_(
     )
 
     async def read(connection: Connection) -> tuple[list[Job], int]:
-        found = await store.list_jobs(connection, wanted, page=page, page_size=page_size)
-        total = await store.count_jobs(connection, wanted)
+        found, total = await store.list_jobs(connection, wanted, page=page, page_size=page_size)
         if job_type is not None and not total:
             await _require_known_type(connection, job_type)
         return found, total

@@ -15,7 +15,7 @@ from jobqueue.server.body import shown
 from jobqueue.server.create import answer_create
 from jobqueue.server.parts import Parts
 from jobqueue.server.query import parse_job_id, parse_list_query
-from jobqueue.store.jobs import cancel_job, count_jobs, get_job, has_job_of_type, list_job_logs, list_jobs
+from jobqueue.store.jobs import cancel_job, get_job, has_job_of_type, list_job_logs, list_jobs
 from jobqueue.telemetry import JOBS_CANCELLED
 
 log = structlog.get_logger(__name__)
@@ -40,12 +40,7 @@ async def list_all(request: Request[Any, Any, Any]) -> Response[bytes]:
     if query.wanted.type is not None:
         await _require_known_type(parts, query.wanted)
     async with parts.pool.use() as connection:
-        total = await count_jobs(connection, query.wanted)
-        items = (
-            await list_jobs(connection, query.wanted, page=query.page, page_size=query.page_size)
-            if (query.page - 1) * query.page_size < total
-            else []
-        )
+        items, total = await list_jobs(connection, query.wanted, page=query.page, page_size=query.page_size)
     return _json({"items": items, "total": total, "page": query.page, "page_size": query.page_size})
 
 

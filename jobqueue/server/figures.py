@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import msgspec
 
 from jobqueue.batch import Batcher
-from jobqueue.store.db import Pool, snapshot
-from jobqueue.store.mirror import read_depths, write_depths
+from jobqueue.store.db import Pool
+from jobqueue.store.mirror import write_depths
 from jobqueue.store.redis import RedisLink
-from jobqueue.store.stats import QueueDepths, StatusCounts, count_jobs_by_status, queue_depths
+from jobqueue.store.stats import MANY_CHANGES, QueueDepths, fold_job_counts, read_figures
 from jobqueue.telemetry import QUEUE_DEPTH
 
-# The mirror cannot tell which of the waiting jobs became due since it was written: this is how late it may be.
-MAX_MIRROR_AGE_SECONDS = 1.0
+_MIRROR_SECONDS = 1.0
 
 
 class FigureSet(msgspec.Struct, frozen=True):
@@ -31,6 +31,8 @@ class Figures:
     def __init__(self, pool: Pool, redis: RedisLink) -> None:
         self._pool = pool
         self._redis = redis
+        self._mirrored: QueueDepths | None = None
+        self._mirrored_at = 0.0
         # Who comes while a query is under way waits for the next one: its snapshot would be older than the request.
         self._reads: Batcher[None, FigureSet] = Batcher(self._read, max_batch=10_000)
 
@@ -43,23 +45,20 @@ class Figures:
         return await self._reads.put(None)
 
     async def _read(self, waiting: Sequence[None]) -> list[FigureSet]:
-        mirrored = await read_depths(self._redis)
-        depths = None if mirrored is None or mirrored[1] > MAX_MIRROR_AGE_SECONDS else mirrored[0]
-        async with self._pool.use() as connection, snapshot(connection):
-            counts = await count_jobs_by_status(connection)
-            is_mirror_right = depths is not None and depths.total() == counts.by_status["queued"]
-            if depths is None or not is_mirror_right:
-                depths = await queue_depths(connection)
-        if not is_mirror_right:
-            await write_depths(self._redis, depths)
-        _show(depths)
-        return [_figure_set(counts, depths)] * len(waiting)
+        async with self._pool.use() as connection:
+            figures = await read_figures(connection)
+            if figures.change_count > MANY_CHANGES:
+                await fold_job_counts(connection)  # no worker does it
+        await self._mirror(figures.depths)
+        answer = FigureSet(figures.by_status, figures.avg_processing_time_seconds, figures.depths)
+        return [answer] * len(waiting)
 
-
-def _figure_set(counts: StatusCounts, depths: QueueDepths) -> FigureSet:
-    return FigureSet(counts.by_status, counts.avg_processing_time_seconds, depths)
-
-
-def _show(depths: QueueDepths) -> None:
-    for name, count in msgspec.structs.asdict(depths).items():
-        QUEUE_DEPTH.labels(name).set(count)
+    async def _mirror(self, depths: QueueDepths) -> None:
+        """Pass the depths on to the mirror and the gauges, when they have changed or nobody did for a while."""
+        now = time.monotonic()
+        if depths == self._mirrored and now - self._mirrored_at < _MIRROR_SECONDS:
+            return
+        self._mirrored, self._mirrored_at = depths, now
+        for name, count in msgspec.structs.asdict(depths).items():
+            QUEUE_DEPTH.labels(name).set(count)
+        await write_depths(self._redis, depths)

@@ -118,9 +118,14 @@ def adapt(connection: psycopg.AsyncConnection[Any]) -> None:
 
 
 async def run(
-    connection: Connection, name: str, params: Mapping[str, Any] | None = None, *, timeout: float = 10.0
+    connection: Connection,
+    name: str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    timeout: float = 10.0,
+    prepare: bool = True,
 ) -> Rows:
-    """Run ``sql/<name>.sql`` and return its rows.
+    """Run ``sql/<name>.sql`` and return its rows. Without *prepare* the server plans it for these very parameters.
 
     Raises:
         Unavailable: no answer within *timeout* seconds, or the server is away, restarting or read-only.
@@ -129,7 +134,7 @@ async def run(
     with _unavailable(), DB_QUERY_SECONDS.labels(name).time(), _deadline(connection, timeout):
         try:
             cursor = connection.cursor(binary=True)
-            await cursor.execute(statement(name), params, prepare=True)
+            await cursor.execute(statement(name), params, prepare=prepare)
             return await cursor.fetchall() if cursor.description else []
         except psycopg.errors.ReadOnlySqlTransaction:
             # A demoted primary answers reads for ever; only a new connection finds the new one.
@@ -161,22 +166,6 @@ def constraint_name(error: Exception) -> str | None:
 def was_slow(error: Unavailable) -> bool:
     """Tell whether the server itself stopped the statement because it waited or ran for too long."""
     return isinstance(error.__cause__, (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled))
-
-
-@asynccontextmanager
-async def snapshot(connection: Connection) -> AsyncIterator[None]:
-    """Let all statements inside read the same state of the database.
-
-    Raises:
-        Unavailable: the server is away.
-    """
-    with _unavailable():
-        await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    try:
-        yield
-    finally:
-        with _unavailable():
-            await connection.execute("COMMIT")
 
 
 @contextmanager

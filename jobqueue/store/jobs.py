@@ -97,15 +97,21 @@ async def get_job(connection: Connection, job_id: UUID) -> Job | None:
     return _job(rows[0]) if rows else None
 
 
-async def list_jobs(connection: Connection, wanted: JobFilter, *, page: int, page_size: int) -> list[Job]:
-    """Return one page of jobs, newest first. *page* counts from 1."""
-    params = {**_filter(wanted), "page_size": page_size, "first": (page - 1) * page_size}
-    return [_job(row) for row in await run(connection, "list_jobs", params)]
+async def list_jobs(connection: Connection, wanted: JobFilter, *, page: int, page_size: int) -> tuple[list[Job], int]:
+    """Return one page of jobs, newest first, and the number of all that match. *page* counts from 1.
 
-
-async def count_jobs(connection: Connection, wanted: JobFilter) -> int:
-    """Return the exact number of jobs that match."""
-    return int((await run(connection, "count_jobs", _filter(wanted)))[0][0])
+    Raises:
+        Unavailable: the database does not answer.
+    """
+    params = {
+        "status": wanted.status,
+        "type": wanted.type,
+        "priority": wanted.priority,
+        "page_size": page_size,
+        "first": (page - 1) * page_size,
+    }
+    rows = await run(connection, "list_jobs", params, prepare=False)
+    return [_job(row) for row in rows if row[0] is not None], rows[0][-1]
 
 
 async def has_job_of_type(connection: Connection, job_type: str) -> bool:
@@ -235,7 +241,3 @@ def _columns(new: Sequence[NewJob]) -> dict[str, list[Any]]:
         "request_hashes": [job.request_hash for job in new],
         "trace_contexts": [job.trace_context for job in new],
     }
-
-
-def _filter(wanted: JobFilter) -> dict[str, str | None]:
-    return {"status": wanted.status, "type": wanted.type, "priority": wanted.priority}

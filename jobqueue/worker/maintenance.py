@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import structlog
 
 from jobqueue.backoff import retry_delay_seconds
@@ -79,10 +80,12 @@ class Maintenance:
 
     async def _mirror(self) -> None:
         async with self._line.use() as connection:
-            depths = await stats.queue_depths(connection)
-        for name in ("fifo", "priority", "retry", "scheduled"):
-            QUEUE_DEPTH.labels(name).set(getattr(depths, name))
-        await write_depths(self._redis, depths)
+            figures = await stats.read_figures(connection)
+            if figures.change_count > stats.MANY_CHANGES:
+                await stats.fold_job_counts(connection)
+        for name, count in msgspec.structs.asdict(figures.depths).items():
+            QUEUE_DEPTH.labels(name).set(count)
+        await write_depths(self._redis, figures.depths)
 
 
 async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:

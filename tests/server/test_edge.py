@@ -93,7 +93,7 @@ async def test_what_goes_wrong_inside_is_logged_and_not_shown(
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(api_module, "count_jobs", broken)
+    monkeypatch.setattr(api_module, "list_jobs", broken)
     with capture_logs() as logs:
         answer = await api.get("/api/v1/jobs", headers={"X-Request-ID": "find-me"})
 

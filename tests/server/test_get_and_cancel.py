@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 import httpx
+import msgspec
 import pytest
 
 from jobqueue.store import jobs
@@ -19,7 +20,7 @@ async def finish(connection: Connection, kind: str) -> str:
         id=held.id,
         lease_token=held.lease_token,
         kind=kind,
-        result=b'{"n": 1}' if kind == "completed" else None,
+        result=msgspec.Raw(b'{"n": 1}') if kind == "completed" else None,
         error=None if kind == "completed" else "Boom: no",
     )
     await jobs.finish_jobs(connection, [outcome])

@@ -16,8 +16,10 @@ async def test_pages_are_disjoint_and_complete_when_all_jobs_have_the_same_time(
     added = await add_many(connection, 57)
     assert len({job.created_at for job in added}) == 1
 
-    pages = [await jobs.list_jobs(connection, JobFilter(), page=page, page_size=10) for page in range(1, 8)]
+    found = [await jobs.list_jobs(connection, JobFilter(), page=page, page_size=10) for page in range(1, 8)]
+    pages = [page for page, _ in found]
 
+    assert {total for _, total in found} == {57}
     assert [len(page) for page in pages] == [10, 10, 10, 10, 10, 7, 0]
     assert [job.id for page in pages for job in page] == [job.id for job in reversed(added)]
 
@@ -25,7 +27,7 @@ async def test_pages_are_disjoint_and_complete_when_all_jobs_have_the_same_time(
 async def test_the_newest_job_comes_first(connection: Connection) -> None:
     first, second = await add(connection), await add(connection)
 
-    listed = await jobs.list_jobs(connection, JobFilter(), page=1, page_size=10)
+    listed, _ = await jobs.list_jobs(connection, JobFilter(), page=1, page_size=10)
 
     assert [job.id for job in listed] == [second.id, first.id]
 
@@ -54,17 +56,17 @@ async def test_a_filter_leaves_out_every_job_that_does_not_match(
     await add(connection)
     await add(connection, "report_generate")
 
-    listed = await jobs.list_jobs(connection, wanted, page=1, page_size=10)
+    listed, total = await jobs.list_jobs(connection, wanted, page=1, page_size=10)
 
     def matches(job: Job) -> bool:
         return all(getattr(wanted, name) in {None, getattr(job, name)} for name in ("status", "type", "priority"))
 
-    assert len(listed) == number == await jobs.count_jobs(connection, wanted)
+    assert len(listed) == number == total
     assert all(matches(job) for job in listed)
 
 
 async def test_all_five_statuses_are_counted_also_when_nothing_is_there(connection: Connection) -> None:
-    counts = await stats.count_jobs_by_status(connection)
+    counts = await stats.read_figures(connection)
 
     assert counts.by_status == {"queued": 0, "processing": 0, "completed": 0, "failed": 0, "cancelled": 0}
     assert counts.avg_processing_time_seconds is None
@@ -76,7 +78,7 @@ async def test_the_average_is_over_completed_jobs_only(connection: Connection, s
     sql.execute("UPDATE jobs SET started_at = completed_at - interval '10 s' WHERE status = 'completed'")
     sql.execute("UPDATE jobs SET started_at = completed_at - interval '1000 s' WHERE status = 'failed'")
 
-    counts = await stats.count_jobs_by_status(connection)
+    counts = await stats.read_figures(connection)
 
     assert counts.avg_processing_time_seconds == pytest.approx(10)
     assert (counts.by_status["completed"], counts.by_status["failed"]) == (2, 1)
@@ -92,10 +94,11 @@ async def test_every_waiting_job_is_counted_in_exactly_one_depth(
     scheduled = await add_many(connection, 2)
     sql.execute("UPDATE jobs SET next_run_at = now() + '1 h' WHERE id = ANY(%s)", ([job.id for job in scheduled],))
 
-    depths = await stats.queue_depths(connection)
+    figures = await stats.read_figures(connection)
+    depths = figures.depths
 
     assert (depths.retry, depths.priority, depths.fifo, depths.scheduled) == (1, 4, 4, 2)
-    assert depths.total() == (await stats.count_jobs_by_status(connection)).by_status["queued"]
+    assert depths.total() == figures.by_status["queued"]
 
 
 async def test_log_lines_keep_their_order_and_are_dated_by_the_server(connection: Connection) -> None:

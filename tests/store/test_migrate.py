@@ -147,3 +147,22 @@ def test_alembic_prints_sql_that_makes_the_same_schema(empty_database_url: str) 
     assert migrate.is_current(empty_database_url)
     with plain(empty_database_url) as connection:
         assert connection.execute("INSERT INTO jobs (type) VALUES ('x') RETURNING status").fetchone() == ("queued",)
+
+
+def test_jobs_that_were_there_before_the_counts_are_counted(empty_database_url: str) -> None:
+    environment = {**os.environ, "DATABASE_URL": empty_database_url}
+    command = [sys.executable, "-m", "alembic", "upgrade", "0001"]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    with plain(empty_database_url) as sql:
+        sql.execute("INSERT INTO jobs (type) SELECT 'a' FROM generate_series(1, 7)")
+        sql.execute(
+            "INSERT INTO jobs (type, status, started_at, completed_at)"
+            " VALUES ('a', 'completed', now() - interval '3 s', now())"
+        )
+
+        migrate.upgrade(empty_database_url)
+
+        counted = sql.execute("SELECT status::text, sum(jobs), sum(run_microseconds) FROM job_counts GROUP BY 1")
+        assert set(counted.fetchall()) == {("queued", 7, 0), ("completed", 1, 3_000_000)}
+        woken = sql.execute("SELECT tgname FROM pg_trigger WHERE tgrelid = 'jobs'::regclass AND NOT tgisinternal")
+        assert "jobs_wake_workers" not in {name for (name,) in woken}

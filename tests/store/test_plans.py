@@ -32,6 +32,8 @@ INSERT INTO jobs (type, queue, created_at) SELECT 'email_send', 'fifo', now() FR
 INSERT INTO jobs (type, status, attempts, started_at, lease_token, lease_expires_at)
 SELECT 'email_send', 'processing', 1, now(), gen_random_uuid(), now() + (n - 5) * interval '1 minute'
 FROM generate_series(1, {RUNNING}) AS n;
+UPDATE jobs SET status = 'cancelled', result = NULL
+WHERE id IN (SELECT id FROM jobs WHERE status = 'completed' ORDER BY id LIMIT 30);
 INSERT INTO job_logs (job_id, message) SELECT id, 'line' FROM jobs;
 """
 
@@ -193,14 +195,34 @@ def test_reading_one_job_reads_one_row(seeded: psycopg.Connection, mode: str, na
     assert plan.rows_read <= 3
 
 
-@modes
-def test_the_first_page_of_all_jobs_does_not_read_the_others(seeded: psycopg.Connection, mode: str) -> None:
-    params = {"status": None, "type": None, "priority": None, "page_size": 20, "first": 0}
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [
+        ({}, "jobs_pkey"),
+        ({"type": "email_send"}, "jobs_pkey"),
+        ({"priority": "medium"}, "jobs_pkey"),
+        ({"status": "completed"}, "jobs_status_idx"),
+        ({"status": "cancelled"}, "jobs_status_idx"),
+        ({"status": "queued"}, "jobs_status_idx"),
+        ({"status": "completed", "type": "email_send", "priority": "medium"}, "jobs_status_idx"),
+        ({"status": "processing"}, "jobs_lease_idx"),
+    ],
+)
+def test_the_first_page_does_not_read_the_others(
+    seeded: psycopg.Connection, wanted: dict[str, str], index: str
+) -> None:
+    params = {"status": None, "type": None, "priority": None, "page_size": 20, "first": 0, **wanted}
 
-    plan = plan_of(seeded, "list_jobs", mode, params)
+    plan = plan_of(seeded, "list_jobs", "custom", params)
 
-    assert plan.indexes == {"jobs_pkey"}
-    assert plan.rows_read == 20
+    assert plan.indexes == {index}
+    assert plan.rows_read <= 200
+
+
+def test_a_page_of_nothing_is_not_looked_for(seeded: psycopg.Connection) -> None:
+    params = {"status": "completed", "type": "unheard_of", "priority": None, "page_size": 20, "first": 0}
+
+    assert plan_of(seeded, "list_jobs", "custom", params).rows_read == 0
 
 
 def test_retention_with_nothing_to_remove_reads_no_young_job(seeded: psycopg.Connection) -> None:
@@ -211,8 +233,25 @@ def test_retention_with_nothing_to_remove_reads_no_young_job(seeded: psycopg.Con
 
 
 @modes
-def test_depths_do_not_read_finished_jobs(seeded: psycopg.Connection, mode: str) -> None:
-    plan = plan_of(seeded, "queue_depths", mode, {})
+def test_figures_read_delayed_jobs_only(seeded: psycopg.Connection, mode: str) -> None:
+    plan = plan_of(seeded, "read_figures", mode, {})
 
-    assert not plan.reads_whole_table
-    assert plan.rows_read <= WAITING + 200
+    assert plan.indexes == {"jobs_later_idx"}
+    assert plan.rows_read == WAITING / 2
+
+
+@modes
+def test_the_nearest_future_job_is_one_look(seeded: psycopg.Connection, mode: str) -> None:
+    params = {
+        "types": ["unheard_of"],
+        "max_jobs": 10,
+        "worker_id": uuid4(),
+        "worker_name": "w",
+        "lease_seconds": 30.0,
+        **_start({}),
+    }
+
+    plan = plan_of(seeded, "claim_jobs", mode, params)
+
+    assert "jobs_later_idx" in plan.indexes
+    assert plan.rows_read <= WAITING / 2 + 201
