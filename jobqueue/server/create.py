@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 from litestar.types import HTTPScope, Receive
+from prometheus_client import Counter
 
 from jobqueue.errors import InvalidInput, KeyReused
 from jobqueue.executors import validate_payload
@@ -123,13 +125,19 @@ def _traceparent(headers: dict[bytes, bytes]) -> str | None:
     return value.decode() if value is not None and _TRACEPARENT.fullmatch(value) else None
 
 
+@lru_cache(maxsize=1024)
+def _created(job_type: str, priority: str) -> Counter:
+    """Return the counter of one label pair; finding it anew each time costs more than counting."""
+    return JOBS_CREATED.labels(job_type, priority)
+
+
 def _answer(parts: Parts, outcome: CreateOutcome, request_id: str) -> Answer:
     job = outcome.job
     body = _encode(job)
     location = b"/api/v1/jobs/%b" % str(job.id).encode()
     headers: Headers = [_JSON, (b"content-length", b"%d" % len(body)), (b"location", location)]
     if not outcome.is_replay:
-        JOBS_CREATED.labels(job.type, job.priority.value).inc()
+        _created(job.type, job.priority.value).inc()
         if _levels.isEnabledFor(logging.DEBUG):  # asked first: even a dropped line costs as much as the checks
             log.debug("job_created", job_id=str(job.id), job_type=job.type, request_id=request_id)
         return Answer(201, headers, body)

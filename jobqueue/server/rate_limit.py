@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -31,24 +31,25 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local interval = tonumber(ARGV[1])
 local burst = tonumber(ARGV[2])
-local waits = {}
+local decisions = {}
 for index, key in ipairs(KEYS) do
+  local wanted = tonumber(ARGV[2 + index])
   local full_at = tonumber(redis.pcall('GET', key))
+  local is_too_far = full_at and full_at > now + burst
   if not full_at or not (full_at >= now) then
     full_at = now
-  elseif full_at > now + burst then
+  elseif is_too_far then
     full_at = now + burst
-    redis.call('SET', key, string.format('%.0f', full_at), 'PX', math.ceil(burst / 1000))
   end
-  local wait = full_at + interval - burst - now
-  if wait <= 0 then
-    wait = 0
-    full_at = full_at + interval
+  local granted = math.min(wanted, math.floor((now + burst - full_at) / interval))
+  full_at = full_at + granted * interval
+  if granted > 0 or is_too_far then
     redis.call('SET', key, string.format('%.0f', full_at), 'PX', math.ceil((full_at - now) / 1000))
   end
-  waits[index] = math.ceil(wait)
+  decisions[2 * index - 1] = granted
+  decisions[2 * index] = math.ceil(full_at + interval - burst - now)
 end
-return waits
+return decisions
 """
 
 
@@ -72,17 +73,27 @@ class RateLimit:
 
     async def _decide(self, clients: Sequence[str]) -> list[int | Exception]:
         try:
-            waits = await self._redis.call("rate_limit", lambda client: self._run(client, clients))
+            waits = await self._redis.call("rate_limit", lambda redis: self._run(redis, clients))
         except RedisAway:
             waits = [self._local.take(client) for client in clients]
         return [math.ceil(wait / 1_000_000) for wait in waits]
 
     async def _run(self, redis: Redis, clients: Sequence[str]) -> list[int]:
+        """Return how long each of *clients* has to wait, in microseconds. One that is named twice takes two."""
         if self._script is None:
             self._script = redis.register_script(_SCRIPT)
-        waits: list[int] = await self._script(
-            keys=[_KEY + client for client in clients], args=[self._interval, self._burst], client=redis
+        wanted = Counter(clients)
+        answer: list[int] = await self._script(
+            keys=[_KEY + client for client in wanted],
+            args=[self._interval, self._burst, *wanted.values()],
+            client=redis,
         )
+        granted = dict(zip(wanted, answer[::2], strict=True))
+        wait = dict(zip(wanted, answer[1::2], strict=True))
+        waits = []
+        for client in clients:
+            granted[client] -= 1
+            waits.append(0 if granted[client] >= 0 else wait[client])
         return waits
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,21 @@ class CreateOutcome(msgspec.Struct, frozen=True):
     job: Job
     is_replay: bool = False
     is_mismatch: bool = False
+
+
+class NewRow(msgspec.Struct, frozen=True):
+    """A new job as ``create_jobs.sql`` reads it; *request_hash* becomes base64."""
+
+    id: UUID
+    type: str
+    payload: msgspec.Raw
+    priority: Priority
+    queue: str
+    max_attempts: int
+    run_at: datetime | None
+    idempotency_key: str | None
+    request_hash: bytes | None
+    trace_context: str | None
 
 
 class LogLine(msgspec.Struct, frozen=True):
@@ -62,7 +78,8 @@ async def create_jobs(connection: Connection, new: Sequence[NewJob], *, timeout:
     outcomes: dict[UUID, CreateOutcome] = {}
     missing = list(new)
     for _ in range(_RACES):
-        rows = await run(connection, "create_jobs", _columns(missing), timeout=timeout)
+        params = {"jobs": msgspec.json.encode([_row(job) for job in missing]).decode()}
+        rows = await run(connection, "create_jobs", params, timeout=timeout)
         written = {row[0]: row for row in rows}
         for job in missing:
             if job.id in written:
@@ -228,16 +245,16 @@ def _created(new: NewJob, row: tuple[Any, ...]) -> Job:
     )
 
 
-def _columns(new: Sequence[NewJob]) -> dict[str, list[Any]]:
-    return {
-        "ids": [job.id for job in new],
-        "types": [job.type for job in new],
-        "payloads": [job.payload.decode() for job in new],
-        "priorities": [job.priority.value for job in new],
-        "queues": [job.queue for job in new],
-        "max_attempts": [job.max_attempts for job in new],
-        "run_ats": [job.run_at for job in new],
-        "idempotency_keys": [job.idempotency_key for job in new],
-        "request_hashes": [job.request_hash for job in new],
-        "trace_contexts": [job.trace_context for job in new],
-    }
+def _row(job: NewJob) -> NewRow:
+    return NewRow(
+        job.id,
+        job.type,
+        msgspec.Raw(job.payload),
+        job.priority,
+        job.queue,
+        job.max_attempts,
+        job.run_at,
+        job.idempotency_key,
+        job.request_hash,
+        job.trace_context,
+    )
