@@ -86,6 +86,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     next_run_at: datetime
 
 
+class JobWithLogs(Job, frozen=True, kw_only=True):
+    """A job and its log: a JSON array of :class:`JobLog`, oldest line first."""
+
+    logs: msgspec.Raw
+
+
 class JobLog(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a job's log."""
 

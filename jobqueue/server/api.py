@@ -8,14 +8,16 @@ import msgspec
 import structlog
 from litestar import Request, Response, Router, get, post
 
-from jobqueue.errors import InvalidInput, NotFound
+from jobqueue.errors import InvalidInput
 from jobqueue.job import JobFilter
 from jobqueue.safejson import clean_text
 from jobqueue.server.body import shown
 from jobqueue.server.create import answer_create
 from jobqueue.server.parts import Parts
+from jobqueue.server.problems import Answer
 from jobqueue.server.query import parse_job_id, parse_list_query
-from jobqueue.store.jobs import cancel_job, get_job, has_job_of_type, list_job_logs, list_jobs
+from jobqueue.server.read import answer_get
+from jobqueue.store.jobs import cancel_job, has_job_of_type, list_jobs
 from jobqueue.telemetry import JOBS_CANCELLED
 
 log = structlog.get_logger(__name__)
@@ -27,9 +29,7 @@ _encode = msgspec.json.Encoder().encode
 async def create(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Stands in for the route in front of the framework, so that the framework knows of it."""
     request_id = request.scope["state"].get("request_id", "")
-    answer = await answer_create(_parts(request), request.scope, request.receive, request_id)
-    headers = {name.decode(): value.decode("latin-1") for name, value in answer.headers}
-    return Response(answer.body, status_code=answer.status, headers=headers, media_type=headers["content-type"])
+    return _response(await answer_create(_parts(request), request.scope, request.receive, request_id))
 
 
 @get("/jobs")
@@ -46,14 +46,9 @@ async def list_all(request: Request[Any, Any, Any]) -> Response[bytes]:
 
 @get("/jobs/{job_id:str}")
 async def get_one(request: Request[Any, Any, Any]) -> Response[bytes]:
-    """A job with its log."""
-    wanted = parse_job_id(request.path_params["job_id"])
-    async with _parts(request).pool.use() as connection:
-        job = await get_job(connection, wanted)
-        if job is None:
-            raise NotFound(f"There is no job {wanted}.")
-        logs = await list_job_logs(connection, wanted)
-    return _json({**msgspec.structs.asdict(job), "logs": logs})
+    """Stands in for the route in front of the framework; answers HEAD."""
+    request_id = request.scope["state"].get("request_id", "")
+    return _response(await answer_get(_parts(request), request.scope["path"], request_id))
 
 
 @post("/jobs/{job_id:str}/cancel", status_code=200)
@@ -94,6 +89,11 @@ async def _require_known_type(parts: Parts, wanted: JobFilter) -> None:
 def _parts(request: Request[Any, Any, Any]) -> Parts:
     parts: Parts = request.app.state.parts
     return parts
+
+
+def _response(answer: Answer) -> Response[bytes]:
+    headers = {name.decode(): value.decode("latin-1") for name, value in answer.headers}
+    return Response(answer.body, status_code=answer.status, headers=headers, media_type=headers["content-type"])
 
 
 def _json(value: object) -> Response[bytes]:

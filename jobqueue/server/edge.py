@@ -1,7 +1,7 @@
 """The outermost layer: what every response has, whoever made it.
 
 Adds the request id, the security headers and the CORS headers; answers CORS preflights and HEAD; sends creates
-straight to ``create`` and everything else to the framework.
+straight to ``create``, reads of one job straight to ``read`` and everything else to the framework.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from jobqueue.server.create import PATH, answer_create
 from jobqueue.server.parts import Parts
 from jobqueue.server.problems import Answer, Headers
+from jobqueue.server.read import PREFIX, answer_get
 from jobqueue.server.reading import Disconnected, drain
 from jobqueue.settings import split_list
 
@@ -59,6 +60,9 @@ class Edge:
             except Disconnected:
                 return
             await _send_answer(answer, extra, receive, send)
+        elif method == "GET" and _is_one_job(scope["path"]):
+            answer = await answer_get(self._parts, scope["path"], request_id.decode())
+            await _send_answer(answer, extra, receive, send)
         elif method == "OPTIONS" and origin and any(n == b"access-control-request-method" for n, _ in scope["headers"]):
             allowed = _PREFLIGHT if self._cors(origin)[1:] else []
             await _send_answer(Answer(204, list(allowed), b""), extra, receive, send)
@@ -96,6 +100,10 @@ class Edge:
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             await self.framework(inner, receive, decorated)
+
+
+def _is_one_job(path: str) -> bool:
+    return path.startswith(PREFIX) and "/" not in path[len(PREFIX) :] and len(path) > len(PREFIX)
 
 
 def _find(headers: Any) -> tuple[bytes, bytes | None]:

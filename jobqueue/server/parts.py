@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from jobqueue.server.figures import Figures
 from jobqueue.server.known import Known
 from jobqueue.server.rate_limit import RateLimit
+from jobqueue.server.read import JobReader
 from jobqueue.server.writer import JobWriter
 from jobqueue.settings import Settings
 from jobqueue.store.db import Pool
@@ -25,6 +26,7 @@ class Parts:
         self.known = Known(self.pool)
         self.rate_limit = RateLimit(self.redis, settings.rate_limit_per_minute)
         self.writer = JobWriter(settings)
+        self.reader = JobReader(settings)
         self.figures = Figures(self.pool, self.redis)
 
     @asynccontextmanager
@@ -41,5 +43,6 @@ class Parts:
                 keeper.cancel()
                 await asyncio.wait({keeper}, timeout=0.5)
             await self.writer.close()
+            await self.reader.close()
             await self.pool.close()
             await self.redis.close()

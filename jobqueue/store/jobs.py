@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from jobqueue.errors import Conflict, NotFound, Unavailable
-from jobqueue.job import Job, JobFilter, JobLog, LogLevel, NewJob, Priority, Status
+from jobqueue.job import Job, JobFilter, JobLog, JobWithLogs, LogLevel, NewJob, Priority, Status
 from jobqueue.store.db import Connection, run
 
 _RACES = 5
@@ -114,6 +114,18 @@ async def get_job(connection: Connection, job_id: UUID) -> Job | None:
     return _job(rows[0]) if rows else None
 
 
+async def get_jobs_with_logs(
+    connection: Connection, job_ids: Sequence[UUID], *, timeout: float = 10.0
+) -> dict[UUID, JobWithLogs]:
+    """Return those of *job_ids* that exist, with their logs, from one snapshot.
+
+    Raises:
+        Unavailable: the database does not answer.
+    """
+    rows = await run(connection, "get_jobs_with_logs", {"ids": list(job_ids)}, timeout=timeout)
+    return {row[0]: JobWithLogs(**_fields(row), logs=msgspec.Raw(row[16].encode())) for row in rows}
+
+
 async def list_jobs(connection: Connection, wanted: JobFilter, *, page: int, page_size: int) -> tuple[list[Job], int]:
     """Return one page of jobs, newest first, and the number of all that match. *page* counts from 1.
 
@@ -204,24 +216,28 @@ async def prune_jobs(connection: Connection, *, retention_seconds: float, max_jo
 
 
 def _job(row: Sequence[Any]) -> Job:
-    return Job(
-        id=row[0],
-        type=row[1],
-        payload=row[2],
-        priority=Priority(row[3]),
-        status=Status(row[4]),
-        idempotency_key=row[5],
-        attempts=row[6],
-        max_attempts=row[7],
-        next_retry_at=row[8],
-        created_at=row[9],
-        started_at=row[10],
-        completed_at=row[11],
-        error=row[12],
-        result=row[13],
-        queue=row[14],
-        next_run_at=row[15],
-    )
+    return Job(**_fields(row))
+
+
+def _fields(row: Sequence[Any]) -> dict[str, Any]:
+    return {
+        "id": row[0],
+        "type": row[1],
+        "payload": row[2],
+        "priority": Priority(row[3]),
+        "status": Status(row[4]),
+        "idempotency_key": row[5],
+        "attempts": row[6],
+        "max_attempts": row[7],
+        "next_retry_at": row[8],
+        "created_at": row[9],
+        "started_at": row[10],
+        "completed_at": row[11],
+        "error": row[12],
+        "result": row[13],
+        "queue": row[14],
+        "next_run_at": row[15],
+    }
 
 
 def _created(new: NewJob, row: tuple[Any, ...]) -> Job:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import httpx
 import msgspec
+import psycopg
 import pytest
 
 from jobqueue.store import jobs
@@ -113,3 +116,39 @@ async def test_a_finished_job_cannot_be_cancelled(
 
     assert answer.status_code == 409
     assert status in answer.json()["detail"]
+
+
+async def test_reads_of_the_same_moment_each_get_their_own_answer(
+    api: httpx.AsyncClient, connection: Connection
+) -> None:
+    jobs_there = [await add(connection, payload={"n": number}) for number in range(60)]
+    wanted = [str(job.id) for job in jobs_there] + [str(uuid4()) for _ in range(5)] + ["no-id"]
+
+    answers = await asyncio.gather(*(api.get(f"/api/v1/jobs/{one}") for one in wanted))
+
+    assert [answer.status_code for answer in answers] == [200] * 60 + [404] * 5 + [422]
+    assert [answer.json()["payload"]["n"] for answer in answers[:60]] == list(range(60))
+    assert [answer.json()["logs"] for answer in answers[:60]] == [[]] * 60
+
+
+async def test_a_read_after_the_connection_was_cut_is_answered(
+    api: httpx.AsyncClient, connection: Connection, sql: psycopg.Connection
+) -> None:
+    job = await add(connection)
+    await api.get(f"/api/v1/jobs/{job.id}")
+
+    cut = sql.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'jobqueue-api-read'"
+    ).fetchall()
+
+    assert cut == [(True,)]
+    assert (await api.get(f"/api/v1/jobs/{job.id}")).status_code == 200
+
+
+async def test_the_times_of_a_log_read_as_those_of_the_job(api: httpx.AsyncClient, connection: Connection) -> None:
+    job = (await api.get(f"/api/v1/jobs/{await finish(connection, 'completed')}")).json()
+
+    for line in job["logs"]:
+        moment = datetime.fromisoformat(line["created_at"])
+        assert line["created_at"].endswith("Z")
+        assert datetime.fromisoformat(job["started_at"]) <= moment <= datetime.now(UTC)
