@@ -28,6 +28,7 @@ _COMMANDS = {
     "enqueue": "jobqueue.cli.enqueue",
     "jobs": "jobqueue.cli.jobs",
     "doctor": "jobqueue.cli.doctor",
+    "bench": "jobqueue.cli.bench",
     "test": "jobqueue.cli.check",
     "version": "jobqueue.cli.serve",
 }

@@ -1,0 +1,1 @@
+"""Measuring: every case beside a yardstick in the same run. See README.md in this folder."""
