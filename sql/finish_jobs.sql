@@ -5,7 +5,8 @@
 -- The status is not asked for: only a running job has a lease token (a CHECK of the table), and naming it would invite
 -- the planner to walk jobs_lease_idx, where every job that has ever run leaves a dead entry (25 → 50 µs a job). The ids
 -- are named as an array besides the join so that they are looked up in jobs_pkey whatever the planner knows of the table.
--- The counts are compared so that nothing is looked for as long as every outcome was taken.
+-- The counts are compared so that nothing is looked for as long as every outcome was taken. For the ids of the log lines
+-- see claim_jobs.
 -- caller: store.jobs.finish_jobs
 -- params: outcomes = JSON array of store.jobs.Outcome (one JSON text costs a fifth of six arrays in Python, and less
 --   here too: 24 → 18 µs a job); is_repeat (the same outcomes may have been written before)
@@ -35,8 +36,8 @@ WITH outcome AS MATERIALIZED (
   RETURNING jobs.id, outcome.lease_token, jobs.status, attempts, max_attempts, outcome.error, delay_seconds,
             extract(epoch FROM clock_timestamp() - started_at) AS seconds
 ), logged AS (
-  INSERT INTO job_logs (job_id, attempt, level, event, message, created_at)
-  SELECT id, attempts,
+  INSERT INTO job_logs (id, job_id, attempt, level, event, message, created_at)
+  SELECT ((SELECT left(new_job_id()::text, 18)) || right(id::text, 18))::uuid, id, attempts,
          CASE status WHEN 'completed' THEN 'info' WHEN 'failed' THEN 'error' ELSE 'warning' END::log_level,
          CASE status WHEN 'queued' THEN 'retried' ELSE status::text END,
          CASE status
@@ -57,4 +58,4 @@ WITH outcome AS MATERIALIZED (
     AND (SELECT count(*) FROM finished) < (SELECT count(*) FROM outcome)
     AND NOT EXISTS (SELECT FROM finished WHERE finished.lease_token = outcome.lease_token)
 )
-SELECT lease_token, status::text FROM finished
+SELECT lease_token::text, status::text FROM finished

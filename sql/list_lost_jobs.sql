@@ -4,7 +4,7 @@
 -- params: lease_seconds, stuck_seconds, max_jobs
 -- index: jobs_lease_idx
 -- locks: none; recover_jobs checks everything again
-SELECT id, lease_token, attempts
+SELECT id, lease_token::text, attempts
 FROM jobs
 WHERE status = 'processing'
   AND (lease_expires_at < now()

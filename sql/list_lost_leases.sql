@@ -3,7 +3,7 @@
 -- params: arrays ids, lease_tokens
 -- index: jobs_pkey
 -- locks: none
-SELECT held.lease_token, coalesce(jobs.status::text, 'removed')
+SELECT held.lease_token::text, coalesce(jobs.status::text, 'removed')
 FROM unnest(%(ids)s::uuid[], %(lease_tokens)s::uuid[]) AS held (id, lease_token)
 LEFT JOIN jobs ON jobs.id = held.id
 WHERE jobs.lease_token IS DISTINCT FROM held.lease_token

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -65,7 +66,7 @@ async def claim_jobs(
     }
     rows = await run(connection, "claim_jobs", params, timeout=timeout)
     jobs: list[Claim] = []
-    marks: dict[str, Position] = {}
+    last: dict[str, tuple[Any, ...]] = {}
     for row in rows:
         if row[0] is None:
             break
@@ -83,7 +84,8 @@ async def claim_jobs(
                 trace_context=row[9],
             )
         )
-        marks[row[10]] = Position(row[11], row[12], row[0])
+        last[row[10]] = row
+    marks = {level: Position(row[11], row[12], row[0]) for level, row in last.items()}
     return Claimed(jobs, marks, rows[0][13])
 
 

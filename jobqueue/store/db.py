@@ -49,6 +49,7 @@ _AWAY = (
 )
 _POOL_PATIENCE_SECONDS = 3.0  # a reader that gets no connection by then is told that the database is away
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_unpack_int8 = struct.Struct("!q").unpack
 
 
 @cache
@@ -74,7 +75,7 @@ class _UtcTime(Loader):
     format = Format.BINARY
 
     def load(self, data: bytes | bytearray | memoryview) -> datetime:
-        return _EPOCH + timedelta(microseconds=struct.unpack("!q", data)[0])
+        return _EPOCH + timedelta(0, 0, _unpack_int8(data)[0])
 
 
 def conninfo(url: str, settings: Settings, role: str) -> str:

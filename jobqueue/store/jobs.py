@@ -10,10 +10,11 @@ from uuid import UUID
 import msgspec
 
 from jobqueue.errors import Conflict, NotFound, Unavailable
-from jobqueue.job import Job, JobFilter, JobLog, JobWithLogs, LogLevel, NewJob, Priority, Status
+from jobqueue.job import Job, JobFilter, JobLog, JobWithLogs, LeaseToken, LogLevel, NewJob, Priority, Status
 from jobqueue.store.db import Connection, run
 
 _RACES = 5
+_STATUSES: dict[str, Status] = {status.value: status for status in Status}  # a tenth of the time of Status(…)
 
 
 class CreateOutcome(msgspec.Struct, frozen=True):
@@ -57,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: UUID
-    lease_token: UUID
+    lease_token: LeaseToken
     kind: str
     result: msgspec.Raw | None = None
     error: str | None = None
@@ -168,7 +169,7 @@ async def append_job_logs(connection: Connection, lines: Sequence[LogLine]) -> N
 
 async def finish_jobs(
     connection: Connection, outcomes: Sequence[Outcome], *, is_repeat: bool = False, timeout: float = 10.0
-) -> dict[UUID, Status]:
+) -> dict[LeaseToken, Status]:
     """Write how attempts ended. Returns the job's new status by the lease token of its attempt.
 
     A token that is missing from the answer no longer owned its job (cancelled, recovered or removed); its outcome is
@@ -177,11 +178,11 @@ async def finish_jobs(
     """
     params = {"outcomes": msgspec.json.encode(outcomes).decode(), "is_repeat": is_repeat}
     rows = await run(connection, "finish_jobs", params, timeout=timeout)
-    return {row[0]: Status(row[1]) for row in rows}
+    return {token: _STATUSES[status] for token, status in rows}
 
 
 async def release_jobs(
-    connection: Connection, held: Sequence[tuple[UUID, UUID]], *, timeout: float = 10.0
+    connection: Connection, held: Sequence[tuple[UUID, LeaseToken]], *, timeout: float = 10.0
 ) -> list[UUID]:
     """Give back unfinished jobs (id, lease token): processing → queued, the attempt not counted."""
     params = {"ids": [job_id for job_id, _ in held], "lease_tokens": [token for _, token in held]}

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import msgspec
 
-from jobqueue.job import Status
+from jobqueue.job import LeaseToken, Status
 from jobqueue.store.db import Connection, run
 
-Held = Sequence[tuple[UUID, UUID]]
+Held = Sequence[tuple[UUID, LeaseToken]]
 """Jobs a worker holds: (id, lease token)."""
 
 _SILENT_LEASES = 4
@@ -22,7 +22,7 @@ class LostJob(msgspec.Struct, frozen=True):
     """A running job whose lease ran out, with the token that the vanished owner held."""
 
     id: UUID
-    lease_token: UUID
+    lease_token: LeaseToken
     attempts: int
 
 
@@ -52,7 +52,7 @@ async def extend_leases(connection: Connection, held: Held, *, lease_seconds: fl
     await run(connection, "extend_leases", params, timeout=timeout)
 
 
-async def list_lost_leases(connection: Connection, held: Held, *, timeout: float = 10.0) -> dict[UUID, str]:
+async def list_lost_leases(connection: Connection, held: Held, *, timeout: float = 10.0) -> dict[LeaseToken, str]:
     """Return the lease tokens that are no longer worth anything, each with its job's present status or ``removed``."""
     params = {"ids": [job_id for job_id, _ in held], "lease_tokens": [token for _, token in held]}
     return dict(await run(connection, "list_lost_leases", params, timeout=timeout))

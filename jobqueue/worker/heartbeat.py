@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from jobqueue.errors import JobQueueError
-from jobqueue.job import Claim
+from jobqueue.job import Claim, LeaseToken
 from jobqueue.settings import Settings
 from jobqueue.store import jobs, workers
 from jobqueue.store.db import Line, connect
@@ -35,7 +35,7 @@ class Holdings:
     """The jobs this worker owns, shared between its loop and the heartbeat thread."""
 
     def __init__(self) -> None:
-        self._jobs: dict[UUID, UUID] = {}
+        self._jobs: dict[LeaseToken, UUID] = {}
         self._lock = threading.Lock()
 
     def add(self, claims: Iterable[Claim]) -> None:
@@ -44,13 +44,13 @@ class Holdings:
             for claim in claims:
                 self._jobs[claim.lease_token] = claim.id
 
-    def remove(self, tokens: Iterable[UUID]) -> None:
+    def remove(self, tokens: Iterable[LeaseToken]) -> None:
         """Forget claims whose outcomes are written; a later one of the same job by this worker stays."""
         with self._lock:
             for token in tokens:
                 self._jobs.pop(token, None)
 
-    def snapshot(self) -> list[tuple[UUID, UUID]]:
+    def snapshot(self) -> list[tuple[UUID, LeaseToken]]:
         """Return (id, lease token) of all."""
         with self._lock:
             return [(job_id, token) for token, job_id in self._jobs.items()]

@@ -12,14 +12,14 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import structlog
 
 from jobqueue import __version__
 from jobqueue.errors import Unavailable
 from jobqueue.executors import BaseExecutor
-from jobqueue.job import Claim, Priority, Status
+from jobqueue.job import Claim, LeaseToken, Priority, Status
 from jobqueue.settings import Settings
 from jobqueue.store.claims import Claimed, claim_jobs
 from jobqueue.store.db import Line
@@ -73,7 +73,7 @@ class Worker:
             for name, executor in executors.items()
         }
         self._wait_seconds = {priority.value: JOB_WAIT_SECONDS.labels(priority.value) for priority in Priority}
-        self._attempts: dict[UUID, Attempt] = {}
+        self._attempts: dict[LeaseToken, Attempt] = {}
         self._left_behind = 0  # attempts whose outcome is written, but whose executor has not ended
         self._holdings = Holdings()
         record = WorkerRecord(
@@ -268,7 +268,7 @@ class Worker:
         THREADS_LEFT_BEHIND.set(self._left_behind)
         self._slot_changed.set()
 
-    def _lost(self, token: UUID, status: str) -> None:
+    def _lost(self, token: LeaseToken, status: str) -> None:
         attempt = self._attempts.get(token)
         if attempt is not None and not attempt.is_reported:
             LEASES_LOST.labels(status).inc()

@@ -12,13 +12,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from typing import TypeVar
-from uuid import UUID
 
 import msgspec
 import structlog
 
 from jobqueue.errors import Unavailable
-from jobqueue.job import Status
+from jobqueue.job import LeaseToken, Status
 from jobqueue.settings import Settings
 from jobqueue.store import jobs
 from jobqueue.store.db import REFUSED, Connection, Line
@@ -31,7 +30,7 @@ _MAX_BATCH_BYTES = 8_000_000
 _LONGEST_PAUSE_SECONDS = 2.0
 _REFUSED_ERROR = "The outcome of this attempt was refused by the database"
 
-Statuses = dict[UUID, Status]
+Statuses = dict[LeaseToken, Status]
 """By lease token: one worker may hold two attempts of the same job, one of them lost."""
 Written = Callable[[Sequence[Outcome], Statuses | None], None]
 """Told of every outcome once: with the jobs' new statuses, in which one that is missing no longer was its attempt's; or

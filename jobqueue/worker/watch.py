@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from uuid import UUID
 
 import structlog
 
 from jobqueue.errors import Unavailable
+from jobqueue.job import LeaseToken
 from jobqueue.settings import Settings
 from jobqueue.store import workers
 from jobqueue.store.db import Line
@@ -28,7 +28,7 @@ log = structlog.get_logger("jobqueue.worker")
 class Watch:
     """Calls *lost(lease token, the job's present status)* for held jobs that belong to this worker no longer."""
 
-    def __init__(self, settings: Settings, holdings: Holdings, lost: Callable[[UUID, str], None]) -> None:
+    def __init__(self, settings: Settings, holdings: Holdings, lost: Callable[[LeaseToken, str], None]) -> None:
         self._settings = settings
         self._holdings = holdings
         self._lost = lost
