@@ -8,6 +8,8 @@ import sys
 import structlog
 from prometheus_client import Counter, Gauge, Histogram
 
+from jobqueue.histogram import JobHistogram
+
 JOBS_CREATED = Counter("jobqueue_jobs_created_total", "Jobs accepted.", ["type", "priority"])
 JOBS_COMPLETED = Counter("jobqueue_jobs_completed_total", "Jobs completed.", ["type"])
 JOBS_FAILED = Counter("jobqueue_jobs_failed_total", "Jobs failed for good.", ["type"])
@@ -26,14 +28,14 @@ DB_ERRORS = Counter("jobqueue_db_errors_total", "Failed calls to PostgreSQL.", [
 REDIS_ERRORS = Counter("jobqueue_redis_errors_total", "Failed calls to Redis.", [])
 LEASES_LOST = Counter("jobqueue_lease_lost_total", "Attempts that no longer owned their job.", ["reason"])
 
-JOB_WAIT_SECONDS = Histogram("jobqueue_job_wait_duration_seconds", "From due to claimed.", ["priority"])
-JOB_PROCESSING_SECONDS = Histogram(
+JOB_WAIT_SECONDS = JobHistogram("jobqueue_job_wait_duration_seconds", "From due to claimed.", "priority")
+JOB_PROCESSING_SECONDS = JobHistogram(
     "jobqueue_job_processing_duration_seconds",
     "From claimed to finished.",
-    ["type"],
+    "type",
     buckets=(0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
 )
-EXECUTOR_SECONDS = Histogram("jobqueue_worker_executor_duration_seconds", "Run time of executors.", ["type"])
+EXECUTOR_SECONDS = JobHistogram("jobqueue_worker_executor_duration_seconds", "Run time of executors.", "type")
 BACKOFF_SECONDS = Histogram(
     "jobqueue_retry_backoff_seconds",
     "Delays before retries.",

@@ -84,7 +84,7 @@ WITH high AS MATERIALIZED (
 )
 SELECT claimed.id, lease_token::text, type, attempts, max_attempts, payload, claimed.priority::text, queue,
        extract(epoch FROM now() - next_run_at)::float8, trace_context,
-       CASE lane WHEN 'fifo' THEN 'fifo' ELSE claimed.priority::text END, next_run_at, created_at, idle.seconds
+       CASE lane WHEN 'fifo' THEN 'fifo' ELSE claimed.priority::text END, next_run_at::text, created_at::text, idle.seconds
 FROM idle LEFT JOIN claimed ON true
 ORDER BY lane, CASE lane WHEN 'priority' THEN claimed.priority END, CASE lane WHEN 'priority' THEN next_run_at END,
          created_at, claimed.id

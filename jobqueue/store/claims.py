@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,14 +13,14 @@ from jobqueue.store.db import Connection, run
 
 
 class Position(msgspec.Struct, frozen=True):
-    """A job's place in the order of claims within its level."""
+    """A job's place in the order of claims within its level. Its times are text: they only go back to the server."""
 
-    run_at: datetime
-    created_at: datetime
+    run_at: str
+    created_at: str
     id: UUID
 
 
-START = Position(datetime.min.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC), UUID(int=0))
+START = Position("-infinity", "-infinity", UUID(int=0))
 """Before every job."""
 
 Marks = Mapping[str, Position]

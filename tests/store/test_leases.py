@@ -33,7 +33,9 @@ async def test_a_heartbeat_prolongs_the_leases_it_names_and_no_others(
 ) -> None:
     mine, foreign = await owned(connection, lease_seconds=5), await owned(connection, lease_seconds=5)
 
-    await workers.extend_leases(connection, [(mine.id, mine.lease_token), (foreign.id, str(uuid4()))], lease_seconds=100)
+    await workers.extend_leases(
+        connection, [(mine.id, mine.lease_token), (foreign.id, str(uuid4()))], lease_seconds=100
+    )
 
     assert lease_left(sql, mine) > 90
     assert lease_left(sql, foreign) < 6

@@ -58,8 +58,9 @@ async def test_the_mark_of_a_level_is_its_last_job_in_the_order_of_claims(connec
 
     claimed = await look(connection, 10)
 
-    assert claimed.marks["high"] == Position(added[2].next_run_at, added[2].created_at, added[2].id)
-    assert claimed.marks["low"].id == added[0].id
+    assert {level: mark.id for level, mark in claimed.marks.items()} == {"high": added[2].id, "low": added[0].id}
+    assert datetime.fromisoformat(claimed.marks["high"].run_at) == added[2].next_run_at
+    assert datetime.fromisoformat(claimed.marks["high"].created_at) == added[2].created_at
 
 
 @pytest.mark.parametrize("queue", ["default", "fifo"])

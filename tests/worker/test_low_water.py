@@ -28,7 +28,7 @@ class Clock:
 
 
 def mark() -> dict[str, Position]:
-    now = datetime.now(UTC)
+    now = datetime.now(UTC).isoformat()
     return {"high": Position(now, now, uuid4())}
 
 
