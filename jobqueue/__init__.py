@@ -18,18 +18,23 @@ if TYPE_CHECKING:
         register,
     )
     from jobqueue.job import Job, NewJob
+    from jobqueue.store.client import Enqueued, enqueue, enqueue_many, new_job
 
 __version__ = "0.1.0"
 
 __all__ = [
     "EXECUTOR_REGISTRY",
     "BaseExecutor",
+    "Enqueued",
     "GiveUp",
     "Job",
     "NewJob",
     "RetryLater",
     "__version__",
+    "enqueue",
+    "enqueue_many",
     "executor",
+    "new_job",
     "register",
 ]
 
@@ -42,6 +47,10 @@ _HOMES = {
     "register": "jobqueue.executors",
     "Job": "jobqueue.job",
     "NewJob": "jobqueue.job",
+    "Enqueued": "jobqueue.store.client",
+    "enqueue": "jobqueue.store.client",
+    "enqueue_many": "jobqueue.store.client",
+    "new_job": "jobqueue.store.client",
 }
 
 

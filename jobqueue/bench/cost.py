@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import time
 
-import msgspec
 import psycopg
 
 from jobqueue.bench.case import Figures, case
 from jobqueue.bench.drain import drain
-from jobqueue.bench.enqueue import new_job
-from jobqueue.bench.scratch import Scratch, connected, fill, number, wait_until
-from jobqueue.store.db import statement
-from jobqueue.store.jobs import NewRow
+from jobqueue.bench.scratch import JOB_TYPE, Scratch, connected, fill, number, wait_until
+from jobqueue.store.client import enqueue
 
 _QUERIES = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
 _LSN = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
@@ -86,6 +83,4 @@ def write_ahead_log(scratch: Scratch) -> Figures:
 
 def _one_by_one(connection: psycopg.Connection, count: int) -> None:
     for _ in range(count):
-        job = new_job()
-        row = NewRow(job.id, job.type, msgspec.Raw(b"{}"), job.priority, job.queue, 5, None, None, None, None)
-        connection.execute(statement("create_jobs"), {"jobs": msgspec.json.encode([row]).decode()}, prepare=True)
+        enqueue(connection, JOB_TYPE)

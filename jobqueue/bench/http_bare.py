@@ -18,7 +18,7 @@ import uvicorn
 from litestar import Litestar, Request, Response, get, post
 from psycopg_pool import AsyncConnectionPool
 
-from jobqueue.bench.enqueue import new_job
+from jobqueue.store.client import new_job
 
 _JOB = {
     "id": "01a23002-5106-7fb1-ac7d-3310104a8358",
@@ -70,7 +70,7 @@ def single_app(url: str) -> Litestar:
     @post("/api/v1/jobs")
     async def create_one(request: Request[Any, Any, Any]) -> Response[bytes]:
         body = msgspec.json.decode(await request.body())
-        job = new_job(msgspec.json.encode(body["payload"]))
+        job = new_job(body["type"], body["payload"])
         async with pool.connection() as connection:
             await connection.execute(_INSERT, (job.id, body["type"], job.payload.decode()), prepare=True)
         return _answer(201)

@@ -79,8 +79,7 @@ async def create_jobs(connection: Connection, new: Sequence[NewJob], *, timeout:
     outcomes: dict[UUID, CreateOutcome] = {}
     missing = list(new)
     for _ in range(_RACES):
-        params = {"jobs": msgspec.json.encode([_row(job) for job in missing]).decode()}
-        rows = await run(connection, "create_jobs", params, timeout=timeout)
+        rows = await run(connection, "create_jobs", {"jobs": encode_new_jobs(missing)}, timeout=timeout)
         written = {row[0]: row for row in rows}
         for job in missing:
             if job.id in written:
@@ -99,6 +98,11 @@ async def create_jobs(connection: Connection, new: Sequence[NewJob], *, timeout:
         if not missing:
             return [outcomes[job.id] for job in new]
     raise Unavailable("The job that owns this idempotency key keeps changing; try again.")
+
+
+def encode_new_jobs(new: Sequence[NewJob]) -> str:
+    """Return new jobs as the JSON text that ``create_jobs.sql`` takes."""
+    return msgspec.json.encode([_row(job) for job in new]).decode()
 
 
 async def get_jobs_by_key(

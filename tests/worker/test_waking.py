@@ -61,16 +61,40 @@ async def test_a_plain_insert_from_sql_wakes_a_sleeping_worker(
 async def test_a_worker_that_was_busy_is_woken_again_once_it_sleeps(
     connection: Connection, run_worker: RunWorker, only_notify: Settings, sql: psycopg.Connection
 ) -> None:
+    sql.execute(
+        "CREATE TABLE marks (is_idle boolean);"
+        "CREATE FUNCTION note_mark() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN INSERT INTO marks VALUES (NEW.is_idle); RETURN NEW; END';"
+        "CREATE TRIGGER note_mark AFTER UPDATE ON workers FOR EACH ROW"
+        " WHEN (OLD.is_idle <> NEW.is_idle) EXECUTE FUNCTION note_mark()"
+    )
     async with run_worker(only_notify) as worker:
         await asleep(worker)
-        worker._sleeper._marked_at = -NEVER  # it may mark itself busy at once
         added = await add_many(connection, 200)
         await until_status(connection, added[-1], "completed")
         await asleep(worker)
-        assert worker._sleeper._marked_at > 0, "it was never busy"
-        assert sql.execute("SELECT is_idle FROM workers").fetchone() == (True,)
+        assert sql.execute("SELECT is_idle FROM marks").fetchall() == [(False,), (True,)]
 
         await until_status(connection, await add(connection), "completed")
+
+
+async def test_a_stream_of_inserts_makes_a_worker_with_free_slots_busy_and_notifies_no_more(
+    connection: Connection, run_worker: RunWorker, only_notify: Settings, sql: psycopg.Connection
+) -> None:
+    async with run_worker(only_notify) as worker:
+        await asleep(worker)
+        is_busy = False
+        for _ in range(200):
+            await add(connection)
+            row = sql.execute("SELECT is_idle FROM workers").fetchone()
+            is_busy = is_busy or row == (False,)
+            if is_busy:
+                break
+        assert is_busy
+        last = await add(connection)
+
+        await until_status(connection, last, "completed")
+        await asleep(worker)
 
 
 async def test_a_retry_starts_when_it_is_due_also_when_it_was_written_while_the_worker_slept(
