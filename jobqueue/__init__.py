@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from jobqueue.errors import InvalidInput
     from jobqueue.executors import (
         EXECUTOR_REGISTRY,
         BaseExecutor,
@@ -27,6 +28,7 @@ __all__ = [
     "BaseExecutor",
     "Enqueued",
     "GiveUp",
+    "InvalidInput",
     "Job",
     "NewJob",
     "RetryLater",
@@ -45,6 +47,7 @@ _HOMES = {
     "RetryLater": "jobqueue.executors",
     "executor": "jobqueue.executors",
     "register": "jobqueue.executors",
+    "InvalidInput": "jobqueue.errors",
     "Job": "jobqueue.job",
     "NewJob": "jobqueue.job",
     "Enqueued": "jobqueue.store.client",

@@ -21,7 +21,7 @@ from jobqueue.store.db import Pool
 
 log = structlog.get_logger(__name__)
 
-_REFRESH_SECONDS = 5.0
+_REFRESH_SECONDS = 10.0
 _MAX_LISTED = 50
 
 

@@ -80,6 +80,7 @@ def test_every_block_is_of_a_kind_that_is_tested() -> None:
         "Use": ["bash", "http", "bash", "text", *["bash", "json"] * 5],
         "Your own job types": ["python", "sh", "toml", "bash", "json"],
         "Command line": ["bash"],
+        "From Python": ["python"],
         "From SQL": ["sql"],
         "States": ["mermaid"],
     }
@@ -101,11 +102,22 @@ def test_start_use_command_line_and_sql(short_tmp: Path) -> None:
         run_examples(system, "Use")
         run_examples(system, "Command line")
         assert system.query("SELECT status, priority FROM jobs WHERE idempotency_key = 'welcome-bob'")
+        printed = run_python(system, blocks("From Python")[0].text)
+        assert re.fullmatch(r"[0-9a-f-]{36} False", printed.strip())
+        assert system.query("SELECT count(*) FROM jobs WHERE payload ? 'page'") == [(1000,)]
         run_sql(system, blocks("From SQL")[0].text)
         system.settle()
         done = system.query("SELECT status FROM jobs WHERE payload ->> 'to' = 'carl@example.com'")
         assert done == [("completed",)]
         assert "The latest failure; null once completed." in run_sql(system, r"\d+ jobs")
+
+
+def run_python(system: System, text: str) -> str:
+    """Run a program beside the started system and return what it printed."""
+    environment = {**os.environ, "DATABASE_URL": system.database_url}
+    done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def run_sql(system: System, text: str) -> str:

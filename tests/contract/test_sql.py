@@ -44,7 +44,7 @@ def body(path: Path) -> str:
 def loads() -> dict[str, list[str]]:
     """Return statement → the functions and classes of the store that run it, as ``store.module.name``."""
     found: dict[str, list[str]] = {}
-    for path in sorted((ROOT / "jobqueue").rglob("*.py")):
+    for path in sorted(set((ROOT / "jobqueue").rglob("*.py")) - set((ROOT / "jobqueue" / "bench").rglob("*.py"))):
         for top in ast.parse(path.read_text()).body:
             for node in ast.walk(top):
                 name = loaded_name(node)
@@ -87,7 +87,8 @@ def test_header_has_every_label_in_order(path: Path) -> None:
 def test_statement_is_run_by_the_one_caller_it_names(path: Path) -> None:
     caller = header(path)[1]["caller"]
 
-    assert loads().get(path.stem) == [caller]
+    # A program with a connection of its own runs the same statements.
+    assert [name for name in loads().get(path.stem, []) if not name.startswith("store.client.")] == [caller]
     if path.stem != "notify":  # the listener talks to itself
         assert caller.rpartition(".")[2] == path.stem
 
