@@ -10,8 +10,8 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from jobqueue import telemetry
 from jobqueue.histogram import JobHistogram
-from jobqueue.histogram import JobHistogram
 from jobqueue.server.body import FIELDS
+from jobqueue.server.openapi import build_document
 from jobqueue.settings import Settings, describe_settings, load_settings, read_dotenv
 from tests.contract.readme import README, ROOT, section, table
 
