@@ -233,3 +233,14 @@ async def test_delayed_jobs_leave_the_due_ones_when_their_time_comes(
     assert (before.fifo, before.priority, before.scheduled) == (0, 0, 3)
     assert (after.fifo, after.priority, after.scheduled) == (1, 2, 0)
     assert (await jobs.list_jobs(connection, JobFilter(status=Status.QUEUED), page=1, page_size=1))[1] == 3
+
+
+async def test_a_list_that_adds_up_many_changes_folds_them(connection: Connection, sql: psycopg.Connection) -> None:
+    """Nobody else may be there to do it."""
+    sql.execute("DO 'BEGIN FOR n IN 1..2100 LOOP INSERT INTO jobs (type) VALUES (''a''); END LOOP; END'")
+
+    _, total = await jobs.list_jobs(connection, JobFilter(), page=1, page_size=1)
+
+    assert total == 2100
+    assert (await stats.read_figures(connection)).change_count == 1
+    assert drift(sql) == []
