@@ -64,15 +64,17 @@ def run_api(settings: Settings) -> int:
     import uvicorn
 
     from jobqueue.server import create_api
+    from jobqueue.server.protocol import BoundedProtocol, max_connections
 
     prepare(settings)
+    BoundedProtocol.limit = max_connections()
     proxies = split_list(settings.trusted_proxies)
     config = uvicorn.Config(
         create_api(settings),
         host=settings.api_host,
         port=settings.api_port,
         loop="uvloop",
-        http="httptools",
+        http=BoundedProtocol,
         lifespan="on",
         ws="none",
         log_config=None,

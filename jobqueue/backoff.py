@@ -14,3 +14,12 @@ def retry_delay_seconds(attempt: int, jitter: float) -> float:
     """
     base = min(2.0 ** min(max(attempt, 1), _LARGEST_EXPONENT), MAX_DELAY_SECONDS)
     return min(base * jitter, MAX_DELAY_SECONDS)
+
+
+def recovery_delay_seconds(attempt: int, jitter: float, recovery_interval_seconds: float) -> float:
+    """Return the seconds that a job whose worker was lost during *attempt* waits, from the end of its lease.
+
+    As after a failure, but so short that the job starts again within lease + recovery interval + 2 s whatever the
+    attempt: its worker failed, not the job. The attempts still bound a job that kills its workers.
+    """
+    return min(retry_delay_seconds(attempt, jitter), recovery_interval_seconds + 1.0)

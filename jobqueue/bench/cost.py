@@ -18,14 +18,15 @@ _LSN = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
 @case("idle", "queries a second of an idle worker and API together", "queries/s", limit=3.0)
 def idle_queries(scratch: Scratch) -> Figures:
     """Counted by the server; its own housekeeping (autovacuum) is in it. CPU is the share of one core."""
-    seconds = max(4.0, 20 * min(1.0, scratch.size))
+    size = min(1.0, scratch.size)
+    seconds = max(4.0, 30 * size)
     with (
         scratch.database() as url,
         connected(url) as connection,
         scratch.worker(url, worker_concurrency=4) as (worker,),
         scratch.api(url) as (api, _),
     ):
-        time.sleep(4)
+        time.sleep(max(4.0, 15 * size))  # the queries of the start are counted late
         queries, cpu = number(connection, _QUERIES), worker.cpu_seconds() + api.cpu_seconds()
         time.sleep(seconds)
         cpu = worker.cpu_seconds() + api.cpu_seconds() - cpu

@@ -19,6 +19,7 @@ from prometheus_client import Counter
 
 from jobqueue.errors import InvalidInput, KeyReused
 from jobqueue.executors import validate_payload
+from jobqueue.server.admission import Hold
 from jobqueue.server.body import Checked, check, parse
 from jobqueue.server.problems import Answer, Headers, HttpProblem, InvalidFields, problem_for
 from jobqueue.server.rate_limit import client_key
@@ -45,21 +46,27 @@ async def answer_create(parts: Parts, scope: HTTPScope, receive: Receive, reques
     Raises:
         Disconnected: the client went away; nobody is left to answer.
     """
+    hold = Hold(parts.admission)
     try:
         headers = dict(scope["headers"])
         _check_headers(headers)
-        raw = await read_body(headers, receive, parts.settings.request_max_bytes)
+        raw = await read_body(headers, receive, hold, parts.settings.request_max_bytes)
         body, payload = parse(raw)
         checked = check(body, payload, _header_key(headers))
+        del body, payload, raw  # a job that waits to be written is held as its text alone
         await _check_names(parts, checked)
         await _check_rate(parts, scope)
         with create_span(_traceparent(headers), checked.type) as trace:
-            outcome = await parts.writer.put(checked.new_job(trace))
+            written = parts.writer.put(checked.new_job(trace))
+            del checked
+            outcome = await written
         return _answer(parts, outcome, request_id)
     except (Disconnected, asyncio.CancelledError):
         raise
     except Exception as error:  # noqa: BLE001  whatever it is, the client gets an answer and the log the reason
         return problem_for(error, instance=PATH, request_id=request_id)
+    finally:
+        hold.release()
 
 
 def _check_headers(headers: dict[bytes, bytes]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from jobqueue.server.admission import MAX_HELD_BYTES, Admission
 from jobqueue.server.figures import Figures
 from jobqueue.server.known import Known
 from jobqueue.server.rate_limit import RateLimit
@@ -23,6 +24,7 @@ class Parts:
         self.settings = settings
         self.pool = Pool(settings, "api")
         self.redis = RedisLink(settings)
+        self.admission = Admission(max(MAX_HELD_BYTES, 4 * settings.request_max_bytes))
         self.known = Known(self.pool)
         self.rate_limit = RateLimit(self.redis, settings.rate_limit_per_minute)
         self.writer = JobWriter(settings)

@@ -9,6 +9,8 @@ from typing import Any
 
 from litestar.types import Receive
 
+from jobqueue.batch import QueueFull
+from jobqueue.server.admission import Hold
 from jobqueue.server.problems import HttpProblem
 
 BODY_TIMEOUT_SECONDS = 30.0
@@ -21,12 +23,19 @@ class Disconnected(Exception):
 
 
 async def read_body(
-    headers: Mapping[bytes, bytes], receive: Receive, max_bytes: int, *, timeout: float = BODY_TIMEOUT_SECONDS
+    headers: Mapping[bytes, bytes],
+    receive: Receive,
+    hold: Hold,
+    max_bytes: int,
+    *,
+    timeout: float = BODY_TIMEOUT_SECONDS,
 ) -> bytes:
-    """Return the whole body.
+    """Return the whole body, which *hold* then holds.
 
     Raises:
-        HttpProblem: 413 when it is larger than *max_bytes*, 408 when it takes longer than *timeout* seconds.
+        HttpProblem: 413 when it is larger than *max_bytes*, 408 when it takes longer than *timeout* seconds, 503 when
+            too much is held to read all of it.
+        QueueFull: too much is held to keep it.
         Disconnected: the client went away.
     """
     declared = headers.get(b"content-length")
@@ -40,8 +49,9 @@ async def read_body(
             if message["type"] == "http.request" and not message.get("more_body"):
                 if len(body) > max_bytes:
                     raise _too_large(max_bytes, must_drain=False)
+                hold.add(len(body))
                 return body
-            return await _read_rest(message, receive, max_bytes)
+            return await _read_rest(message, receive, hold, max_bytes)
     except TimeoutError:
         raise HttpProblem(
             408, f"The body did not arrive within {timeout:g} seconds.", {"connection": "close"}
@@ -63,7 +73,7 @@ async def drain(receive: Receive) -> None:
                 size += len(message.get("body", b""))
 
 
-async def _read_rest(message: Any, receive: Receive, max_bytes: int) -> bytes:
+async def _read_rest(message: Any, receive: Receive, hold: Hold, max_bytes: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:
@@ -73,8 +83,14 @@ async def _read_rest(message: Any, receive: Receive, max_bytes: int) -> bytes:
         size += len(part)
         if size > max_bytes:
             raise _too_large(max_bytes, must_drain=bool(message.get("more_body")))
+        is_last = not message.get("more_body")
+        try:
+            hold.add(len(part))
+        except QueueFull:
+            headers = {"retry-after": "1", "connection": "close"}
+            raise HttpProblem(503, "Too many request bodies are being read.", headers, must_drain=not is_last) from None
         parts.append(part)
-        if not message.get("more_body"):
+        if is_last:
             return b"".join(parts)
         message = await receive()
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import structlog
 
-from jobqueue.backoff import retry_delay_seconds
+from jobqueue.backoff import recovery_delay_seconds
 from jobqueue.errors import Unavailable
 from jobqueue.settings import Settings
 from jobqueue.store import jobs, stats, workers
@@ -58,7 +58,7 @@ class Maintenance:
                     stuck_seconds=stuck_seconds,
                     max_jobs=_PAGE,
                 )
-                delays = [retry_delay_seconds(job.attempts, random.uniform(0.5, 1.5)) for job in lost]  # noqa: S311
+                delays = [self._delay(job.attempts) for job in lost]
                 done = await workers.recover_jobs(connection, lost, delays, stuck_seconds=stuck_seconds) if lost else {}
             for job_id, status in done.items():
                 RECOVERY_ACTIONS.labels(status.value).inc()
@@ -67,6 +67,10 @@ class Maintenance:
                 self._recovered()
             if len(done) < _PAGE:
                 return
+
+    def _delay(self, attempt: int) -> float:
+        jitter = random.uniform(0.5, 1.5)  # noqa: S311
+        return recovery_delay_seconds(attempt, jitter, self._settings.recovery_interval_seconds)
 
     async def _prune(self) -> None:
         async with self._line.use() as connection:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import http.client
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from urllib.parse import urlsplit
 
 import pytest
 
+from jobqueue.batch import QueueFull
+from jobqueue.server import protocol
+from jobqueue.server.admission import Admission, Hold
 from jobqueue.server.problems import HttpProblem
+from jobqueue.server.protocol import BoundedProtocol
 from jobqueue.server.reading import Disconnected, read_body
 from jobqueue.settings import Settings
 from tests.server.conftest import served
@@ -19,7 +24,7 @@ LIMIT = 262_144
 
 @pytest.fixture
 def port(settings: Settings, registry: object) -> Iterator[int]:
-    with served(settings) as url:
+    with served(settings, http=BoundedProtocol) as url:
         yield int(urlsplit(url).port or 0)
 
 
@@ -131,7 +136,7 @@ async def test_a_body_that_never_ends_is_408() -> None:
             await asyncio.Event().wait()
 
     with pytest.raises(HttpProblem) as raised:
-        await read_body({}, receive, 1000, timeout=0.05)  # type: ignore[arg-type]
+        await read_body({}, receive, Hold(Admission()), 1000, timeout=0.05)  # type: ignore[arg-type]
     assert raised.value.status == 408
 
 
@@ -140,4 +145,128 @@ async def test_a_client_that_is_gone_is_not_answered() -> None:
         return {"type": "http.disconnect"}
 
     with pytest.raises(Disconnected):
-        await read_body({}, receive, 1000)  # type: ignore[arg-type]
+        await read_body({}, receive, Hold(Admission()), 1000)  # type: ignore[arg-type]
+
+
+def refused(connection: socket.socket) -> tuple[int, bool]:
+    """Return the status of the answer, and whether the server closed the connection behind it."""
+    status, text = answer(connection)
+    assert b"urn:jobqueue:problem" in text
+    return status, connection.recv(1) == b""
+
+
+def test_a_head_that_trickles_in_is_given_up(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.2)
+    for beginning in (b"", b"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nX: ", b"\r\n"):
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(beginning)
+            assert refused(connection) == (408, True)
+
+
+def test_a_second_head_on_a_connection_has_its_time_limit_too(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.2)
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer(connection)[0] == 200
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x")
+        assert refused(connection) == (408, True)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [b"X: " + b"x" * 70_000, b"\r\n".join(b"X-%d: " % n + b"x" * 600 for n in range(150)), b"X: 1\r\n" * 199 + b"X: 1"],
+)
+def test_a_head_that_is_too_large_is_431(port: int, fields: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n" + fields + b"\r\n\r\n")
+        assert answer(connection)[0] == 431
+
+
+def test_a_head_without_an_end_is_not_kept(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection, suppress(OSError):
+        connection.sendall(b"GET /health HTTP/1.1\r\nX: " + b"x" * 20_000_000)
+        assert connection.recv(65_536)[9:12] == b"431"
+
+
+def test_requests_sent_ahead_of_their_answers_are_all_answered(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" * 900)
+        received = b""
+        while received.count(b'{"status":"ok"}') < 900:
+            received += connection.recv(65_536)
+
+
+def test_requests_without_end_sent_ahead_of_their_answers_end_the_connection(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        with suppress(OSError):
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" * 100_000)
+        received = 0
+        with suppress(OSError):
+            while part := connection.recv(65_536):
+                received += part.count(b'{"status":"ok"}')
+        assert received < 100_000
+
+
+def test_one_client_too_many_is_503_and_the_others_go_on(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BoundedProtocol, "limit", 2)
+    with ExitStack() as clients:
+        first, second, third = (
+            clients.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)) for _ in range(3)
+        )
+        assert refused(third) == (503, True)
+        for connection in (first, second):
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert answer(connection)[0] == 200
+
+
+def test_an_answer_that_nobody_reads_is_not_kept_for_ever(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "UNREAD_SECONDS", 0.2)
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+
+        def ask_on() -> None:
+            while True:
+                connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n")
+
+        with pytest.raises(OSError, match=r"reset|Broken pipe"):
+            ask_on()
+
+
+def test_the_two_ways_to_say_where_a_body_ends_are_not_both_believed(port: int) -> None:
+    smuggled = b"0\r\n\r\nGET /api/v1/metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+    for fields in (
+        f"Content-Length: {len(smuggled)}\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+        f"Content-Length: 5\r\nContent-Length: {len(smuggled)}",
+        f"Content-Length : {len(smuggled)}",
+        f"Content-Length: +{len(smuggled)}",
+        "Transfer-Encoding: xchunked",
+        "Transfer-Encoding:\n chunked",
+    ):
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(head(fields) + smuggled)
+            received = b""
+            with suppress(OSError):
+                while part := connection.recv(65_536):
+                    received += part
+        assert received.startswith(b"HTTP/1.1 4"), (fields, received)
+        assert received.count(b"HTTP/1.1") == 1, (fields, received)
+
+
+async def test_bodies_that_are_too_many_together_are_503_and_let_go_of() -> None:
+    admission = Admission(max_bytes=100)
+    first = Hold(admission)
+    first.add(60)
+    pieces = [{"type": "http.request", "body": b"x" * 30, "more_body": True} for _ in range(2)]
+
+    async def receive() -> object:
+        return pieces.pop()
+
+    second = Hold(admission)
+    with pytest.raises(HttpProblem) as raised:
+        await read_body({}, receive, second, 1000)  # type: ignore[arg-type]
+    assert (raised.value.status, raised.value.headers["retry-after"], raised.value.must_drain) == (503, "1", True)
+    with pytest.raises(QueueFull):
+        Hold(admission).add(11)
+    second.release()
+    first.release()
+    assert admission.held_bytes == 0

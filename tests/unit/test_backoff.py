@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from jobqueue.backoff import MAX_DELAY_SECONDS, retry_delay_seconds
+from jobqueue.backoff import MAX_DELAY_SECONDS, recovery_delay_seconds, retry_delay_seconds
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,13 @@ def test_every_delay_is_positive_and_at_most_an_hour() -> None:
 
     assert min(delays) >= 1
     assert max(delays) <= MAX_DELAY_SECONDS
+
+
+@pytest.mark.parametrize("attempt", range(1, 11))
+def test_a_lost_job_waits_less_than_two_seconds_past_its_recovery(attempt: int) -> None:
+    for interval in (0.1, 0.5, 5.0):
+        assert 0 < recovery_delay_seconds(attempt, 1.5, interval) <= interval + 1
+
+
+def test_a_lost_first_attempt_waits_as_after_a_failure_where_that_is_shorter() -> None:
+    assert recovery_delay_seconds(1, 1.5, 5.0) == retry_delay_seconds(1, 1.5)
