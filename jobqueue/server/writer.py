@@ -25,6 +25,7 @@ from jobqueue.telemetry import ENQUEUE
 
 _KEY_WAIT_SECONDS = 2.0  # longest wait for a transaction elsewhere that holds the same key
 _SINGLES_SECONDS = 5.0  # longest time for a batch that has to be written job by job
+_LEAST_SECONDS = 1.0  # what a write gets at least, however long its jobs have waited
 _MAX_WAITING = 5_000
 
 
@@ -34,8 +35,8 @@ class JobWriter:
     def __init__(self, settings: Settings) -> None:
         patience = min(settings.database_timeout_seconds, _KEY_WAIT_SECONDS)
         keyed = msgspec.structs.replace(settings, database_timeout_seconds=patience)
-        self._plain = _Lane(settings, "create")
-        self._keyed = _Lane(keyed, "create-keyed")
+        self._plain = _Lane(settings, "create", has_keys=False)
+        self._keyed = _Lane(keyed, "create-keyed", has_keys=True)
 
     def put(self, job: NewJob) -> asyncio.Future[CreateOutcome]:
         """Write *job*; the future holds what became of it once it is committed.
@@ -58,36 +59,43 @@ class JobWriter:
 class _Lane:
     """One connection and the jobs that wait for it."""
 
-    def __init__(self, settings: Settings, role: str) -> None:
+    def __init__(self, settings: Settings, role: str, *, has_keys: bool) -> None:
+        self._has_keys = has_keys
         self._patience_seconds = settings.database_timeout_seconds
         self.line = db.Line(settings, role)
         self.batcher: Batcher[tuple[NewJob, float], CreateOutcome] = Batcher(self._write, max_waiting=_MAX_WAITING)
 
     async def _write(self, waiting: Sequence[tuple[NewJob, float]]) -> Sequence[CreateOutcome | Exception]:
-        oldest_allowed = time.monotonic() - self._patience_seconds
-        if waiting[0][1] < oldest_allowed:
-            # The database was away for a while. Whoever waited through that is told now, not after yet another try.
-            return [Unavailable() if since < oldest_allowed else await self._single(job) for job, since in waiting]
-        jobs = [job for job, _ in waiting]
+        now = time.monotonic()
+        patience = [self._patience_seconds - (now - since) for _, since in waiting]
+        # Who has waited through an outage is told so now, not after yet another try; the others get the time that the
+        # longest waiting of them has left.
+        fresh = [job for (job, _), left in zip(waiting, patience, strict=True) if left > 0]
+        if not fresh:
+            raise Unavailable
+        outcomes = iter(await self._write_fresh(fresh, max(_LEAST_SECONDS, min(left for left in patience if left > 0))))
+        return [next(outcomes) if left > 0 else Unavailable() for left in patience]
+
+    async def _write_fresh(self, jobs: Sequence[NewJob], timeout: float) -> Sequence[CreateOutcome | Exception]:
         started_at = time.monotonic()
         try:
-            return await self._create(jobs)
+            return await self._create(jobs, timeout)
         except db.REFUSED:
             return await self._singles(jobs)
         except Unavailable as error:
-            if db.was_slow(error) and len(jobs) > 1:
-                return await self._singles(jobs)  # one of them waits for somebody; the others need not
-            if time.monotonic() - started_at > self._patience_seconds / 2:
+            if self._has_keys and db.was_slow(error) and len(jobs) > 1:
+                return await self._singles(jobs)  # one of them waits for whoever holds its key; the others need not
+            if time.monotonic() - started_at > timeout / 2:
                 raise
         try:
-            return await self._create(jobs)
+            return await self._create(jobs, timeout)
         except db.REFUSED:
             return await self._singles(jobs)
 
-    async def _create(self, jobs: Sequence[NewJob]) -> list[CreateOutcome]:
+    async def _create(self, jobs: Sequence[NewJob], timeout: float) -> list[CreateOutcome]:
         ENQUEUE.inc()
         async with self.line.use() as connection:
-            outcomes = await create_jobs(connection, jobs, timeout=self._patience_seconds + 1)
+            outcomes = await create_jobs(connection, jobs, timeout=timeout + 1)
         return [
             CreateOutcome(outcome.job) if outcome.is_replay and outcome.job.id == job.id else outcome
             for job, outcome in zip(jobs, outcomes, strict=True)
@@ -105,7 +113,7 @@ class _Lane:
 
     async def _single(self, job: NewJob) -> CreateOutcome | Exception:
         try:
-            return (await self._create([job]))[0]
+            return (await self._create([job], self._patience_seconds))[0]
         except Unavailable as error:
             return error
         except db.REFUSED as error:

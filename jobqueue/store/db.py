@@ -47,6 +47,7 @@ _AWAY = (
     PoolClosed,
     TooManyRequests,
 )
+_NOT_PREPARED = (psycopg.errors.InvalidSqlStatementName, psycopg.errors.DuplicatePreparedStatement)
 _POOL_PATIENCE_SECONDS = 3.0  # a reader that gets no connection by then is told that the database is away
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _unpack_int8 = struct.Struct("!q").unpack
@@ -107,9 +108,20 @@ async def connect(url: str, settings: Settings, role: str) -> Connection:
     """
     with _unavailable():
         async with asyncio.timeout(settings.database_timeout_seconds):
-            connection = await psycopg.AsyncConnection.connect(conninfo(url, settings, role), autocommit=True)
+            connection = await psycopg.AsyncConnection.connect(
+                conninfo(url, settings, role), autocommit=True, prepare_threshold=_prepare_threshold(settings)
+            )
     adapt(connection)
     return connection
+
+
+def _prepare_threshold(settings: Settings) -> int | None:
+    """Return None, which means never, where a pooler is said to stand in between.
+
+    In transaction mode it may hand each statement to another session, which knows nothing of those prepared before
+    (failures.md C9); PgBouncer keeps track of them only since 1.21, and only when told to.
+    """
+    return None if settings.database_direct_url else 5
 
 
 def adapt(connection: psycopg.AsyncConnection[Any]) -> None:
@@ -135,7 +147,12 @@ async def run(
     with _unavailable(), DB_QUERY_SECONDS.labels(name).time(), _deadline(connection, timeout):
         try:
             cursor = connection.cursor(binary=True)
-            await cursor.execute(statement(name), params, prepare=prepare)
+            try:
+                await cursor.execute(statement(name), params, prepare=prepare)
+            except _NOT_PREPARED:
+                # A pooler gave us another session, and nobody had told us of it (failures.md C9). Nothing has run.
+                connection.prepare_threshold = None
+                await cursor.execute(statement(name), params)
             return await cursor.fetchall() if cursor.description else []
         except psycopg.errors.ReadOnlySqlTransaction:
             # A demoted primary answers reads for ever; only a new connection finds the new one.
@@ -239,7 +256,7 @@ class Pool:
         self._settings = settings
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             conninfo(settings.database_url, settings, role),
-            kwargs={"autocommit": True},
+            kwargs={"autocommit": True, "prepare_threshold": _prepare_threshold(settings)},
             min_size=1,
             max_size=settings.database_pool_size,
             max_waiting=settings.database_pool_size * 250,

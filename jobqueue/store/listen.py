@@ -62,21 +62,27 @@ class Listener:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         for wake in self._wake.values():
             wake()
+        # The first time from another session: a pooler would pass on what comes back while its own client waits, but
+        # nothing that comes later.
+        other = await connect(self._settings.direct_url, self._settings, self._role)
+        try:
+            await self._check(connection, check, sender=other)
+        finally:
+            await other.close()
+        log.info("listening")
         while True:
-            await self._check(connection, check)
-            if not self.is_listening:
-                log.info("listening")
             self.is_listening = self._was_heard = True
             async for notification in connection.notifies(timeout=_CHECK_SECONDS):
                 self._dispatch(notification.channel)
+            await self._check(connection, check, sender=connection)
 
-    async def _check(self, connection: Connection, channel: str) -> None:
-        """Send ourselves a notification and wait for it.
+    async def _check(self, connection: Connection, channel: str, *, sender: Connection) -> None:
+        """Send ourselves a notification through *sender* and wait for it.
 
         Raises:
             Unavailable: it did not come.
         """
-        await run(connection, "notify", {"channel": channel}, timeout=_ANSWER_SECONDS)
+        await run(sender, "notify", {"channel": channel}, timeout=_ANSWER_SECONDS)
         async for notification in connection.notifies(timeout=_ANSWER_SECONDS):
             self._dispatch(notification.channel)
             if notification.channel == channel:

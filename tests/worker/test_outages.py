@@ -19,9 +19,9 @@ from jobqueue.worker.outcomes import OutcomeWriter, Statuses
 from tests.conftest import MakeSettings
 from tests.jobs import add, add_many, messages, outcome, owned, read, until_status
 from tests.overlap import eventually, until_blocked
+from tests.proxy import proxied
 from tests.worker.conftest import RunWorker, StartWorker
 from tests.worker.processes import Ledger
-from tests.worker.proxy import proxied
 
 Quick = Callable[..., Settings]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,9 +21,11 @@ class Proxy:
         self._port = int(query["port"][0])
         self._database = parts.path
         self._user = parts.netloc.rpartition("@")[0]
+        self._served: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self.delay_seconds: Callable[[], float] | None = None
         self._drop_after: str | None = None
         self._server: asyncio.Server | None = None
         self._listening_on = 0
@@ -40,9 +42,21 @@ class Proxy:
         self._server.close()
         self._reset()
 
+    async def close(self) -> None:
+        """Cut everything and wait until nothing of it runs."""
+        self.thaw()
+        await self.cut()
+        await asyncio.gather(*self._served, return_exceptions=True)
+
     def freeze(self) -> None:
         """Keep connections, pass nothing on."""
         self._flowing.clear()
+
+    def forget_existing(self) -> None:
+        """Pass nothing on for connections that exist now, as a firewall does that forgot them; new ones work."""
+        self._flowing.clear()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
 
     def thaw(self) -> None:
         """Pass everything on again."""
@@ -57,6 +71,11 @@ class Proxy:
         self.dropped.clear()
 
     @property
+    def port(self) -> int:
+        """The port on 127.0.0.1 that it listens on."""
+        return self._listening_on
+
+    @property
     def url(self) -> str:
         """The database through this proxy."""
         return f"postgresql://{self._user}@127.0.0.1:{self._listening_on}{self._database}?sslmode=disable"
@@ -66,6 +85,10 @@ class Proxy:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._served.add(task)
+        task.add_done_callback(self._served.discard)
         try:
             if self._host.startswith("/"):
                 path = f"{self._host}/.s.PGSQL.{self._port}"
@@ -75,12 +98,12 @@ class Proxy:
         except OSError:
             writer.transport.abort()
             return
-        robbed = asyncio.Event()
+        robbed, flowing = asyncio.Event(), self._flowing
         self._writers |= {writer, server_writer}
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._pump(reader, server_writer, robbed, is_request=True))
-                both.create_task(self._pump(server_reader, writer, robbed, is_request=False))
+                both.create_task(self._pump(reader, server_writer, flowing, robbed, is_request=True))
+                both.create_task(self._pump(server_reader, writer, flowing, robbed, is_request=False))
         except* (OSError, EOFError):
             pass
         finally:
@@ -89,11 +112,19 @@ class Proxy:
             self._writers -= {writer, server_writer}
 
     async def _pump(
-        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, robbed: asyncio.Event, *, is_request: bool
+        self,
+        source: asyncio.StreamReader,
+        target: asyncio.StreamWriter,
+        flowing: asyncio.Event,
+        robbed: asyncio.Event,
+        *,
+        is_request: bool,
     ) -> None:
         prepared: bytes | None = None
         while data := await source.read(65_536):
-            await self._flowing.wait()
+            await flowing.wait()
+            if self.delay_seconds is not None:
+                await asyncio.sleep(self.delay_seconds())
             if is_request and self._drop_after is not None:
                 if prepared is not None and b"\x00" + prepared + b"\x00" in data:
                     self._drop_after = None
@@ -116,6 +147,4 @@ async def proxied(settings: Settings) -> AsyncIterator[Proxy]:
     try:
         yield proxy
     finally:
-        proxy.thaw()
-        await proxy.cut()
-        await asyncio.sleep(0)
+        await proxy.close()

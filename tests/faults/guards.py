@@ -1,0 +1,68 @@
+"""Each scenario is seen red: a copy of the code with one guard taken out, and the scenario that must notice.
+
+``guards/<name>.patch`` begins with lines that say which guard it takes out and which scenario catches its loss.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.faults.processes import ROOT
+
+FOLDER = Path(__file__).with_name("patches")
+
+
+class Guard(NamedTuple):
+    """A guard of the product. *size* is how much of the scenario it takes to notice its loss."""
+
+    name: str
+    what: str
+    scenario: str
+    size: str
+    patch: Path
+
+
+def load() -> list[Guard]:
+    """Return all guards."""
+    found = []
+    for patch in sorted(FOLDER.glob("*.patch")):
+        head = dict(re.findall(r"^(guard|scenario|size): (.*)$", patch.read_text(encoding="utf-8"), re.MULTILINE))
+        found.append(Guard(patch.stem, head["guard"], head["scenario"], head.get("size", "0.1"), patch))
+    return found
+
+
+def main(names: list[str]) -> int:
+    """Take out guards (all, when none is named), one at a time. Returns 0 when every loss was noticed."""
+    chosen = [guard for guard in load() if not names or guard.name in names]
+    missed = [guard for guard in chosen if not is_noticed(guard)]
+    print(f"{len(chosen) - len(missed)} losses noticed, {len(missed)} missed")
+    return 1 if missed or not chosen else 0
+
+
+def is_noticed(guard: Guard) -> bool:
+    """Run the guard's scenario on a copy of the code without it, and print what it found."""
+    with tempfile.TemporaryDirectory(prefix="jqg-", dir="/tmp") as folder:
+        copy = Path(folder) / "code"
+        for part in ("jobqueue", "sql", "migrations", "tests", "web"):
+            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        subprocess.run(["patch", "-s", "-p1", "-i", str(guard.patch)], cwd=copy, check=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.faults", guard.scenario, "--size", guard.size, "--seed", "1"],
+            cwd=copy,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    told = [line.strip() for line in done.stdout.splitlines() if line.startswith("    ")]
+    is_red = done.returncode == 1 and bool(told)
+    print(
+        f"{'noticed' if is_red else 'MISSED '} {guard.name:28} {guard.scenario:28} {(told or [done.stderr[-300:]])[0][:120]}"
+    )
+    return is_red

@@ -1,0 +1,17 @@
+from tests.faults.scenario import scenario
+from tests.faults.world import World
+
+
+@scenario(13, short=True)
+async def read_only(world: World) -> None:
+    """The database takes no writes for a while, as after a fail-over to a standby: all goes on without a restart."""
+    await world.api()
+    await world.workers(1)
+    await world.submit(10)
+    with world.outage():
+        world.sql("ALTER DATABASE jobqueue SET default_transaction_read_only = on")
+        world.terminate_sessions()
+        assert await world.client.create({}) is None, "a job was accepted by a read-only database"
+        world.sql("ALTER DATABASE jobqueue RESET default_transaction_read_only")
+        await world.until(lambda: world.client.create({}), "creates work again", 30)
+    await world.is_alive()
