@@ -36,7 +36,7 @@ def build_document(settings: Settings, types: Mapping[str, JobType], queues: Seq
         "servers": [{"url": "/"}],
         "tags": [{"name": "jobs"}, {"name": "figures"}, {"name": "operation"}],
         "paths": {
-            "/api/v1/jobs": {"post": _create(settings, types, payloads), "get": _list()},
+            "/api/v1/jobs": {"post": _create(settings, types, payloads), "get": _list(types)},
             "/api/v1/jobs/{job_id}": {"get": _get_one()},
             "/api/v1/jobs/{job_id}/cancel": {"post": _cancel()},
             "/api/v1/metrics": {"get": _figures()},
@@ -61,13 +61,6 @@ def _create(settings: Settings, types: Mapping[str, JobType], payloads: Mapping[
         "description": _create_text(settings, types, payloads),
         "parameters": [
             {
-                "name": "Idempotency-Key",
-                "in": "header",
-                "description": "The same as the field `idempotency_key`: bare, or in double quotes. When both are "
-                "sent they must agree.",
-                "schema": {"type": "string", "minLength": 1, "maxLength": 257},
-            },
-            {
                 "name": "traceparent",
                 "in": "header",
                 "description": "W3C trace context; the job's execution is linked to it. Ignored when malformed.",
@@ -79,11 +72,24 @@ def _create(settings: Settings, types: Mapping[str, JobType], payloads: Mapping[
             "content": {"application/json": {"schema": _ref("JobCreate"), "examples": schemas.CREATE_EXAMPLES}},
         },
         "responses": {
-            "201": _json("Created and committed.", "Job", {"Location": _header("Location")}),
-            "200": _json("This idempotency key was used before: the job that has it.", "Job", replay),
+            "201": {**_json("Created and committed.", "Job", {"Location": _header("Location")}), "links": _LINKS},
+            "200": {
+                **_json("This idempotency key was used before: the job that has it.", "Job", replay),
+                "links": _LINKS,
+            },
             **_refused(400, 408, 413, 415, 422, 429, 500, 503),
         },
     }
+
+
+_LINKS: Json = {
+    name: {
+        "operationId": operation,
+        "parameters": {"job_id": "$response.body#/id"},
+        "description": f"{text} the job.",
+    }
+    for name, operation, text in (("get", "getJob", "Read"), ("cancel", "cancelJob", "Cancel"))
+}
 
 
 def _create_text(settings: Settings, types: Mapping[str, JobType], payloads: Mapping[str, str]) -> str:
@@ -101,11 +107,13 @@ def _create_text(settings: Settings, types: Mapping[str, JobType], payloads: Map
     )
 
 
-def _list() -> Json:
+def _list(types: Mapping[str, JobType]) -> Json:
     words = {"status": list(Status), "priority": list(Priority)}
     filters = [_query(name, f"Only jobs of this {name}.", {"type": "string", "enum": words[name]}) for name in words]
-    a_type = {"type": "string", "minLength": 1, "maxLength": 255}
-    filters.insert(1, _query("type", "Only jobs of this type: one that is registered, or that any job has.", a_type))
+    a_type = {"type": "string", "enum": list(types)}
+    filters.insert(
+        1, _query("type", "Only jobs of this type. One that is gone is known as long as a job has it.", a_type)
+    )
     page = {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": 1}
     page_size = {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE, "default": DEFAULT_PAGE_SIZE}
     return {

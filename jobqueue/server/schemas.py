@@ -42,6 +42,21 @@ _COUNT: Json = {"type": "integer", "minimum": 0}
 _UUID: Json = {"type": "string", "format": "uuid"}
 _TIME: Json = {"type": "string", "format": "date-time", "examples": ["2030-01-31T12:00:00.123456Z"]}
 _OBJECT: Json = {"type": "object", "additionalProperties": True}
+_WITHOUT_NUL: Json = {"type": "string", "pattern": r"^[^\u0000]*$"}
+_STORABLE_OBJECT: Json = {
+    "type": "object",
+    "propertyNames": _WITHOUT_NUL,
+    "additionalProperties": {"$ref": "#/components/schemas/Json"},
+}
+_STORABLE: Json = {
+    "description": "Any JSON value without the character NUL, which PostgreSQL cannot store.",
+    "anyOf": [
+        {"type": ["null", "boolean", "number"]},
+        _WITHOUT_NUL,
+        {"type": "array", "items": {"$ref": "#/components/schemas/Json"}},
+        _STORABLE_OBJECT,
+    ],
+}
 
 
 def build_schemas(types: Mapping[str, JobType], queues: Sequence[str]) -> tuple[Json, dict[str, str]]:
@@ -62,7 +77,11 @@ def _job_create(types: Mapping[str, JobType], queues: Sequence[str], payloads: M
     schema = _object(
         {
             "type": {"type": "string", "enum": list(types), "description": "A registered job type."},
-            "payload": {**_OBJECT, "default": {}, "description": "Handed to the executor; at most 64 levels deep."},
+            "payload": {
+                **_STORABLE_OBJECT,
+                "default": {},
+                "description": "Handed to the executor; at most 64 levels deep.",
+            },
             "priority": {"type": "string", "enum": list(Priority), "default": Priority.MEDIUM.value},
             "queue": {"type": "string", "enum": list(queues), "default": DEFAULT_QUEUE},
             "max_attempts": {
@@ -74,12 +93,12 @@ def _job_create(types: Mapping[str, JobType], queues: Sequence[str], payloads: M
             },
             "run_at": {
                 **_nullable(_TIME),
-                "description": "Not before this time: RFC 3339 with its offset, at most 10 years ahead. "
-                "Null or past: at once.",
+                "description": "Not before this time: RFC 3339 with its offset. Null or past: at once.",
             },
             "idempotency_key": {
-                **_nullable({**_TEXT, "minLength": 1, "maxLength": MAX_KEY_LENGTH}),
-                "description": "Any number of creates with one key make one job. Null: none.",
+                **_nullable({**_WITHOUT_NUL, "minLength": 1, "maxLength": MAX_KEY_LENGTH}),
+                "description": "Any number of creates with one key make one job. Null: none. "
+                "May come in the header `Idempotency-Key` instead, bare or in double quotes; both must agree.",
             },
         },
         required=["type"],
@@ -110,6 +129,7 @@ def _fixed_schemas() -> Json:
         "queue_depths": _object(depths),
     }
     return {
+        "Json": _STORABLE,
         "Job": _object(_job()),
         "JobLog": _object(log),
         "JobWithLogs": _object({**_job(), "logs": {"type": "array", "items": _ref("JobLog")}}),

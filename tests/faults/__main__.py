@@ -59,7 +59,7 @@ async def run_all(chosen: list[Scenario], seed: int, size: float, keep: Path | N
         Path(folder).chmod(0o755)
         prepare_template(Path(folder))
         for which in chosen:
-            verdict = await run(which, Path(folder), seed, size, keep and keep / which.name)
+            verdict = await run(which, Path(folder), seed, size, keep=keep and keep / which.name)
             verdicts.append(verdict)
             print(line(verdict), flush=True)
             for violation in verdict.violations[:20]:

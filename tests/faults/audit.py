@@ -123,7 +123,7 @@ def _attempts_are_honest(
 def _recovery_is_bounded(world: World, runs: dict[str, list[Run]]) -> Iterator[str]:
     if not world.is_recovery_bounded:
         return
-    bound = LEASE_SECONDS + RECOVERY_SECONDS + 2
+    bound = (LEASE_SECONDS + RECOVERY_SECONDS + 2) * world.patience
     for job_id, own in runs.items():
         for earlier, later in itertools.pairwise(own):
             since = [
@@ -161,10 +161,10 @@ async def _figures_agree(world: World) -> list[str]:
 
 
 def _answers_are_right(world: World) -> Iterator[str]:
-    away = [(since, until + _TOLERANCE_SECONDS) for since, until in world.outages]
+    away = [(since, until + _TOLERANCE_SECONDS * world.patience) for since, until in world.outages]
     for answer in world.client.answers:
         if answer.route in {"pulse"}:
-            if answer.status not in {0, 200} or answer.seconds > 1:
+            if answer.status not in {0, 200} or answer.seconds > world.patience:
                 yield f"INV-10: /health answered {answer.status} after {answer.seconds:.2f} s"
         elif answer.status == 503:
             if not any(since <= answer.at and answer.at - answer.seconds <= until for since, until in away):

@@ -37,6 +37,12 @@ def load() -> list[Guard]:
     return found
 
 
+def applies(guard: Guard) -> bool:
+    """Tell whether the patch still fits the code."""
+    command = ["patch", "-s", "-p1", "--dry-run", "-f", "-i", str(guard.patch)]
+    return subprocess.run(command, cwd=ROOT, check=False, capture_output=True).returncode == 0
+
+
 def main(names: list[str]) -> int:
     """Take out guards (all, when none is named), one at a time. Returns 0 when every loss was noticed."""
     chosen = [guard for guard in load() if not names or guard.name in names]

@@ -65,12 +65,14 @@ def load() -> dict[str, Scenario]:
     return dict(sorted(SCENARIOS.items(), key=lambda item: item[1].rows))
 
 
-async def run(which: Scenario, template: Path, seed: int, size: float, keep: Path | None = None) -> Verdict:
+async def run(
+    which: Scenario, template: Path, seed: int, size: float, *, patience: float = 1.0, keep: Path | None = None
+) -> Verdict:
     """Run one scenario in a world of its own and judge it."""
     started = time.monotonic()
     violations: list[str] = []
     try:
-        async with world(template, seed, size, keep=keep) as made:
+        async with world(template, seed, size, patience=patience, keep=keep) as made:
             try:
                 await which.body(made)
                 if which.waits_for_drain:

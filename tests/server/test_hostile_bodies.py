@@ -78,7 +78,7 @@ REFUSED = {
     "max_attempts 11": (typed(b'"max_attempts":11'), "max_attempts"),
     "max_attempts -1": (typed(b'"max_attempts":-1'), "max_attempts"),
     "max_attempts text": (typed(b'"max_attempts":"5"'), "max_attempts"),
-    "max_attempts 5.0": (typed(b'"max_attempts":5.0'), "max_attempts"),
+    "max_attempts 5.5": (typed(b'"max_attempts":5.5'), "max_attempts"),
     "max_attempts true": (typed(b'"max_attempts":true'), "max_attempts"),
     "max_attempts null": (typed(b'"max_attempts":null'), "max_attempts"),
     "max_attempts huge": (typed(b'"max_attempts":' + b"9" * 400), "max_attempts"),

@@ -16,7 +16,7 @@ async def answers_lost(world: World) -> None:
             with world.outage():
                 proxy.drop_answer_to(name)
                 [job_id] = await world.submit(1)
-                await world.until(lambda: proxy.dropped.is_set(), f"the answer to {name} is lost")
+                await world.until(proxy.dropped.is_set, f"the answer to {name} is lost")
             await world.drained()
             assert await world.status_of(job_id) == "completed"
             assert len(world.runs(job_id)) == 1

@@ -18,16 +18,16 @@ async def redis_faults(world: World) -> None:
     assert process is not None
     with redis.Redis.from_url(world.valkey.url()) as client:
         client.flushall()
-        assert await slowest(world) < usual + 0.25
+        assert await slowest(world) < usual + 0.25 * world.patience
         client.config_set("maxmemory", "1mb")
-        assert await slowest(world) < usual + 0.25
+        assert await slowest(world) < usual + 0.25 * world.patience
         client.config_set("maxmemory", "0")
     process.send_signal(signal.SIGSTOP)
-    assert await slowest(world) < usual + 0.25
+    assert await slowest(world) < usual + 0.25 * world.patience
     process.send_signal(signal.SIGCONT)
     process.kill()
     process.wait()
-    assert await slowest(world) < usual + 0.25
+    assert await slowest(world) < usual + 0.25 * world.patience
     world.valkey.start()
     await world.is_alive()
     with redis.Redis.from_url(world.valkey.url()) as client:

@@ -24,4 +24,4 @@ async def clock_jump(world: World) -> None:
     for job_id in failing:
         first, second = world.runs(job_id)
         assert second.started_at - first.started_at >= 1.0, "a retry came early"
-        assert second.started_at - first.started_at <= 3.0 + 1.5, "a retry came late"
+        assert second.started_at - first.started_at <= (3.0 + 1.5) * world.patience, "a retry came late"

@@ -12,7 +12,10 @@ async def pgbouncer(world: World) -> None:
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         raise Cannot("pgbouncer is missing: apt-get install pgbouncer")
-    port, backend = world.free_port(), await world.proxy()  # which listens on TCP; the server itself on a private socket
+    port, backend = (
+        world.free_port(),
+        await world.proxy(),
+    )  # which listens on TCP; the server itself on a private socket
     (world.folder / "users.txt").write_text('"postgres" ""\n')
     (world.folder / "pgbouncer.ini").write_text(
         f"[databases]\njobqueue = host=127.0.0.1 port={backend.port} user=postgres\n"

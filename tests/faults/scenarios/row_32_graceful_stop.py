@@ -23,7 +23,7 @@ async def graceful_stop(world: World) -> None:
             handed_back_at = time.monotonic()
             [other] = await world.workers(1)
             await world.until(lambda ids=ids: all(len(world.runs(i)) == 2 for i in ids), "they run elsewhere")
-            assert time.monotonic() - handed_back_at < 5, "they waited for their leases"
+            assert time.monotonic() - handed_back_at < 5 * world.patience, "they waited for their leases"
             for job_id in ids:
                 assert await world.client.cancel(job_id) == 200
             await stops(world, other, (0.0,))
@@ -51,7 +51,7 @@ async def stops(world: World, worker: Process, signals: tuple[float, ...], *, an
     world.losses.append(Loss(worker.pid, time.monotonic() + GRACE_SECONDS - 0.5))  # what runs then is handed back
     await world.until(lambda: worker.exit_code() is not None, f"{worker.name} stops", GRACE_SECONDS + 6)
     took = time.monotonic() - started
-    assert took <= GRACE_SECONDS + 1.5 + sum(signals), f"{worker.name} took {took:.1f} s to stop"
+    assert took <= (GRACE_SECONDS + 1.5) * world.patience + sum(signals), f"{worker.name} took {took:.1f} s to stop"
     code = worker.exit_code()
     assert code == 0 or any_code, f"{worker.name} ended with {code}: {worker.text()[-500:]}"
     return code or 0
