@@ -33,7 +33,7 @@ class Client:
 
     def __init__(self, base_url: Callable[[], str]) -> None:
         self._base_url = base_url
-        self._http = httpx.AsyncClient(timeout=30, limits=httpx.Limits(max_connections=200))
+        self._http = httpx.AsyncClient(timeout=30, limits=httpx.Limits(max_connections=2_000))
         self.accepted: list[Accepted] = []
         self.answers: list[Answer] = []
         self.cancels: dict[str, list[int]] = {}

@@ -68,7 +68,6 @@ def is_noticed(guard: Guard) -> bool:
         )
     told = [line.strip() for line in done.stdout.splitlines() if line.startswith("    ")]
     is_red = done.returncode == 1 and bool(told)
-    print(
-        f"{'noticed' if is_red else 'MISSED '} {guard.name:28} {guard.scenario:28} {(told or [done.stderr[-300:]])[0][:120]}"
-    )
+    first = (told or [done.stderr[-300:]])[0][:120]
+    print(f"{'noticed' if is_red else 'MISSED '} {guard.name:24} {guard.scenario:28} {first}", flush=True)
     return is_red

@@ -1,14 +1,16 @@
-"""A whole system of its own for one scenario: PostgreSQL, a Redis-protocol server, API and workers, and what was done to it."""
+"""A whole system of its own for one scenario, and what was done to it."""
 
 from __future__ import annotations
 
 import asyncio
+import http.client
 import os
 import random
 import shutil
 import signal
 import socket
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -22,7 +24,7 @@ from psycopg.rows import TupleRow
 from jobqueue.embedded.postgres import PostgresServer
 from jobqueue.embedded.valkey import ValkeyServer
 from jobqueue.store.migrate import upgrade
-from tests.faults.client import Client
+from tests.faults.client import Answer, Client
 from tests.faults.ledger import Ledger, Run
 from tests.faults.processes import Process
 from tests.overlap import eventually
@@ -53,7 +55,8 @@ POSTGRES = {"synchronous_commit": "on", "full_page_writes": "on", "max_connectio
 _HISTORY = """
 CREATE SCHEMA audit;
 CREATE TABLE audit.history (
-  job_id uuid, at timestamptz DEFAULT clock_timestamp(), before text, after text, attempts_before int, attempts_after int
+  job_id uuid, at timestamptz DEFAULT clock_timestamp(),
+  before text, after text, attempts_before int, attempts_after int
 );
 CREATE FUNCTION audit.note() RETURNS trigger LANGUAGE plpgsql AS $fn$
 BEGIN
@@ -89,8 +92,8 @@ class Cannot(Exception):
 class World:
     """Make it with :func:`world`.
 
-    *size* scales how much a scenario does: 1 is its full form. *patience* multiplies the times that are allowed: 1 where
-    the machine is ours alone, more where other tests run beside.
+    *size* scales how much a scenario does: 1 is its full form. *patience* multiplies the times that are allowed: 1
+    where the machine is ours alone, more where other tests run beside.
     """
 
     def __init__(self, folder: Path, seed: int, size: float, patience: float) -> None:
@@ -193,14 +196,24 @@ class World:
             return response is not None and response.status_code == 200
 
         await self.until(answers, f"{name} answers")
-        self._keepers.append(asyncio.create_task(self._feel_pulse(api)))
+        threading.Thread(target=self._feel_pulse, args=(api, port), daemon=True).start()
         return api
 
-    async def _feel_pulse(self, api: Process) -> None:
-        """Ask for the API's health all the time: it must answer whatever else is wrong."""
+    def _feel_pulse(self, api: Process, port: int) -> None:
+        """Ask for the API's health all the time: it must answer whatever else is wrong.
+
+        From a thread, so that what keeps the harness itself busy is not taken for slowness of the API.
+        """
         while api.is_wanted and api.exit_code() is None:
-            await self.client.request("GET", "/health", "pulse")
-            await asyncio.sleep(0.5)
+            started, status = time.monotonic(), 0
+            with suppress(OSError, http.client.HTTPException):
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+                connection.request("GET", "/health")
+                status = connection.getresponse().status
+                connection.close()
+            now = time.monotonic()
+            self.client.answers.append(Answer("pulse", status, now, now - started))
+            time.sleep(0.5)
 
     def note_end(self, process: Process) -> None:
         """Note that a process has ended by itself."""

@@ -126,7 +126,7 @@ class JobLives(RuleBasedStateMachine):
         self.claims += taken
 
     def some_claim(self, data: st.DataObject) -> tuple[Claim, Expected | None, bool]:
-        """Return a claim that was made at some time, its job if there still is one, and whether it is still the owner."""
+        """Return a claim that was made some time, its job if there still is one, and whether it still is the owner."""
         made = data.draw(st.sampled_from(self.claims))
         job = self.expected.get(made.id)
         return made, job, job is not None and job.owner is made

@@ -6,7 +6,7 @@ from tests.faults.world import World
 
 @scenario(3, short=True)
 async def killed_at_points(world: World) -> None:
-    """Workers die between claim and start, and between end and report: nothing is lost, each death costs one attempt."""
+    """Workers die between claim and start, and between end and report: nothing is lost, a death costs one attempt."""
     await world.api()
     once = Path(f"{world.ledger.path}.once")
     for point in ("after_claim", "after_end"):

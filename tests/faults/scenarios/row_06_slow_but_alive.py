@@ -4,7 +4,7 @@ from tests.faults.world import LEASE_SECONDS, World
 
 @scenario(6, short=True)
 async def slow_but_alive(world: World) -> None:
-    """Jobs that sleep, block the loop, or spin for five leases, on the loop and in threads: none is ever started twice."""
+    """Jobs sleep, block the loop, or spin for five leases, on the loop and in threads: none is ever started twice."""
     leases = 5 if world.size >= 1 else 2
     await world.api()
     await world.workers(2, worker_concurrency=8)

@@ -4,7 +4,7 @@ from tests.faults.world import POLL_SECONDS, World
 
 @scenario(9)
 async def half_open_listener(world: World) -> None:
-    """A firewall forgets the listening connection without a word: noticed within 60 s, and jobs are found by looking."""
+    """A firewall forgets the listening connection without a word: noticed within 60 s, jobs are found by looking."""
     proxy = await world.proxy()
     await world.api()
     [worker] = await world.workers(1, database_direct_url=proxy.url)

@@ -6,7 +6,7 @@ from tests.faults.world import LEASE_SECONDS, World
 
 @scenario(11, short=True)
 async def postgres_away(world: World) -> None:
-    """PostgreSQL is stopped while jobs run, for less than a lease and for longer: what ended meanwhile is not run again."""
+    """PostgreSQL is stopped while jobs run, for a moment and for long: what ended meanwhile is not run again."""
     api = await world.api()
     [worker] = await world.workers(1, worker_concurrency=8, lease_seconds=30, heartbeat_seconds=1)
     long = 60 if world.size >= 1 else 2 * LEASE_SECONDS

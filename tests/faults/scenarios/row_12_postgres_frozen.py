@@ -12,6 +12,7 @@ async def postgres_frozen(world: World) -> None:
     await world.api()
     await world.workers(1)
     await world.submit(10, {"seconds": 0.05})
+    assert await world.client.create({}), "a create without a key was refused"  # so that its connection is open, too
     with world.outage(longer_than_a_lease=True):
         world.signal_postgres(signal.SIGSTOP)
         started = time.monotonic()

@@ -6,7 +6,7 @@ from tests.faults.world import LEASE_SECONDS, World
 
 @scenario(14, short=True)
 async def network_cut(world: World) -> None:
-    """The network to PostgreSQL is cut, goes silent, and becomes slow: with a lease longer than that nothing is stolen."""
+    """The network to PostgreSQL is cut, goes silent, becomes slow: with a lease longer than that nothing is stolen."""
     proxy = await world.proxy()
     await world.api()
     await world.workers(2, database_url=proxy.url, worker_concurrency=4, lease_seconds=60, heartbeat_seconds=1)

@@ -8,7 +8,7 @@ from tests.faults.world import Cannot, World
 
 @scenario(19, short=True)
 async def disk_full(world: World) -> None:
-    """The disk of PostgreSQL is full: creates are answered 503, and all goes on when there is room, with nothing done by hand."""
+    """The disk of PostgreSQL is full: creates are answered 503, and all goes on by itself when there is room."""
     if os.geteuid() != 0:
         raise Cannot("mounting a small disk needs root")
     world.postgres.stop()

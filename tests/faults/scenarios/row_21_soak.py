@@ -7,7 +7,7 @@ from tests.faults.world import World
 
 @scenario(21)
 async def soak(world: World) -> None:
-    """A long time at 100 jobs/s with retention: dead rows are bounded, and memory, threads and files stay as they are."""
+    """A long time at 100 jobs/s with retention: dead rows are bounded, memory, threads and files stay as they are."""
     api = await world.api()
     [worker] = await world.workers(1, worker_concurrency=20, retention_days=0.0001)
     processes = (api, worker)

@@ -5,7 +5,7 @@ from tests.worker.probes import ENDS
 
 @scenario(29, short=True)
 async def hostile_ends(world: World) -> None:
-    """Executors end in every way that Python knows, with errors and results no database takes: jobs fail, the worker lives."""
+    """Executors end in every way Python knows, with errors and results no database takes: the worker lives."""
     modules = "tests.faults.probe,tests.faults.hostile_probe"
     await world.api(jobqueue_executors=modules)
     [worker] = await world.workers(1, jobqueue_executors=modules)

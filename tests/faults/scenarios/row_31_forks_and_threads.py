@@ -4,7 +4,7 @@ from tests.faults.world import World
 
 @scenario(31)
 async def forks_and_threads(world: World) -> None:
-    """Jobs leave child processes that hold our sockets, and threads: no connection is shared by mistake, all goes on."""
+    """Jobs leave child processes that hold our sockets, and threads: no connection is shared, all goes on."""
     await world.api()
     [worker] = await world.workers(1)
     await world.submit(world.scaled(20, 5), {"do": "fork", "seconds": 0.05})

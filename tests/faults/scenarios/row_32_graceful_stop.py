@@ -9,7 +9,7 @@ from tests.faults.world import GRACE_SECONDS, Loss, World
 
 @scenario(32, short=True)
 async def graceful_stop(world: World) -> None:
-    """SIGTERM, with short and long jobs, twice, during the start, and without a database: in time, with 0, at no cost."""
+    """SIGTERM, with short and long jobs, twice, during the start, without a database: in time, with 0, at no cost."""
     await world.api()
     for seconds, signals in ((1.0, (0.0,)), (GRACE_SECONDS * 5, (0.0,)), (1.0, (0.0, 1.0))):
         [worker] = await world.workers(1)

@@ -14,7 +14,7 @@ async def migration_behind_a_reader(world: World) -> None:
     """A migration that must wait for a long reader lets everybody else through: nobody waits longer than 5 s."""
     world.postgres.create_database("older")
     url = world.postgres.url("older")
-    with psycopg.connect(url, autocommit=True) as client:
+    with psycopg.connect(url, autocommit=True, options="-c statement_timeout=30s") as client:
         client.execute(_FIRST)
         client.execute(b"CREATE TABLE alembic_version (version_num varchar(32) PRIMARY KEY)")
         client.execute(b"INSERT INTO alembic_version VALUES ('0001')")

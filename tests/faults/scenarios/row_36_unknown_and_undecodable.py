@@ -4,7 +4,7 @@ from tests.faults.world import World
 
 @scenario(36, short=True, drain=False)
 async def unknown_and_undecodable(world: World) -> None:
-    """A job of a type that no worker knows waits and is seen; one whose payload does not fit its type ends as failed."""
+    """A job of a type that no worker knows waits and is seen; one whose payload does not fit its type has failed."""
     modules = "tests.faults.probe,tests.faults.hostile_probe"
     await world.workers(1, jobqueue_executors=modules)
     world.sql("INSERT INTO jobs (type) VALUES ('of_a_later_version')")

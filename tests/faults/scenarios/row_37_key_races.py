@@ -6,7 +6,7 @@ from tests.faults.world import World
 
 @scenario(37, short=True)
 async def key_races(world: World) -> None:
-    """Fifty clients use one key at once, round after round, while sessions are terminated: one job, one 201, no 5xx but 503."""
+    """Fifty clients use one key at once while sessions are terminated: one job, one 201, no 5xx but 503."""
     await world.api()
     await world.workers(1)
     for number in range(world.scaled(200, 20)):

@@ -6,7 +6,7 @@ from tests.faults.world import POLL_SECONDS, World
 
 @scenario(39, short=True)
 async def notify_queue(world: World) -> None:
-    """A listening session sits in a transaction, so that notifications pile up: inserts go on, and jobs start in time."""
+    """A listening session sits in a transaction, so notifications pile up: inserts go on, jobs start in time."""
     await world.api()
     await world.workers(1, worker_concurrency=20)
     with psycopg.connect(world.database_url) as holder:

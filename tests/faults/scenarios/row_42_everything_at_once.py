@@ -10,7 +10,7 @@ from tests.faults.world import LEASE_SECONDS, World
 
 @scenario(42, short=True)
 async def everything_at_once(world: World) -> None:
-    """All faults in a random order while 20 jobs a second come in and some are cancelled: nothing lost, nothing stolen."""
+    """All faults in a random order while 20 jobs a second come in and some are cancelled: nothing lost or stolen."""
     await world.api()
     await world.keep_workers(3, worker_concurrency=4)
     until = time.monotonic() + max(15.0, 3600 * world.size if world.size >= 1 else 0)
