@@ -39,12 +39,12 @@ BEGIN
     SELECT format('ALTER TABLE %s OWNER TO jobqueue_migrate', oid::regclass)
     FROM pg_class
     WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v')
-      AND relname IN ('jobs', 'job_logs', 'job_counts', 'job_types', 'job_attempts', 'queues', 'workers', 'alembic_version')
+      AND relname IN ('jobs', 'job_logs', 'job_counts', 'job_minutes', 'job_types', 'job_attempts', 'queues', 'workers', 'alembic_version')
     UNION ALL
     SELECT format('ALTER FUNCTION %s OWNER TO jobqueue_migrate', oid::regprocedure)
     FROM pg_proc
     WHERE pronamespace = 'public'::regnamespace
-      AND (proname ~ '^jobs_' OR proname IN ('new_job_id', 'run_microseconds', 'recount_jobs'))
+      AND (proname ~ '^jobs_' OR proname IN ('new_job_id', 'run_microseconds', 'error_group', 'recount_jobs'))
     UNION ALL
     SELECT format('ALTER TYPE %s OWNER TO jobqueue_migrate', oid::regtype)
     FROM pg_type
@@ -59,6 +59,7 @@ BEGIN
       ('jobqueue_run', 'jobs', 'SELECT, INSERT, UPDATE, DELETE'),
       ('jobqueue_run', 'job_logs', 'SELECT, INSERT, DELETE'),
       ('jobqueue_run', 'job_counts', 'SELECT, INSERT, UPDATE, DELETE'),
+      ('jobqueue_run', 'job_minutes', 'SELECT, INSERT, UPDATE, DELETE'),
       ('jobqueue_run', 'job_types', 'SELECT, INSERT, UPDATE'),
       ('jobqueue_run', 'workers', 'SELECT, INSERT, UPDATE, DELETE'),
       ('jobqueue_run', 'queues', 'SELECT'),
@@ -67,6 +68,7 @@ BEGIN
       ('jobqueue_read', 'jobs', 'SELECT'),
       ('jobqueue_read', 'job_logs', 'SELECT'),
       ('jobqueue_read', 'job_counts', 'SELECT'),
+      ('jobqueue_read', 'job_minutes', 'SELECT'),
       ('jobqueue_read', 'job_types', 'SELECT'),
       ('jobqueue_read', 'workers', 'SELECT'),
       ('jobqueue_read', 'queues', 'SELECT'),

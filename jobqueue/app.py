@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Coroutine
+from ipaddress import ip_address
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -91,12 +92,26 @@ def run_api(settings: Settings) -> int:
     # by the signal: with spans unsent, and with 143 instead of 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
+    if not _is_private(settings.api_host) and not (settings.dashboard_password or settings.dashboard_user_header):
+        log.warning(
+            "dashboard_open_to_everybody",
+            host=settings.api_host,
+            detail="Whoever reaches this address can cancel and retry any job. Set DASHBOARD_PASSWORD, put a proxy "
+            "with a login in front (DASHBOARD_USER_HEADER), or listen on 127.0.0.1.",
+        )
     log.info("api_starting", host=settings.api_host, port=settings.api_port)
     try:
         server.run()
     finally:
         flush_tracing()
     return 0 if server.started else 1
+
+
+def _is_private(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def run_worker(settings: Settings) -> NoReturn:

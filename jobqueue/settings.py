@@ -72,6 +72,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, Meta(ge=1_024, le=67_108_864, description="Largest request body; a larger one is answered 413.")
     ] = 262_144
 
+    dashboard_password: Annotated[
+        str, Meta(description="Password of the dashboard's operators; empty: everybody who can reach it is one.")
+    ] = ""
+    dashboard_read_password: Annotated[
+        str, Meta(description="Password of those who may look at the dashboard, but not change anything.")
+    ] = ""
+    dashboard_user_header: Annotated[
+        str,
+        Meta(
+            description="Header in which a proxy of TRUSTED_PROXIES names a user it has logged in, who is an operator."
+        ),
+    ] = ""
+
     worker_concurrency: Annotated[int, Meta(ge=1, le=1_000, description="Jobs one worker process runs at once.")] = 4
     job_max_execution_seconds: Annotated[
         Seconds, Meta(description="Time limit of an attempt whose executor does not set its own.")
@@ -211,6 +224,8 @@ def redact(text: str) -> str:
 def shown(variable: str, text: str) -> str:
     """Return a setting's value as it may appear in a message."""
     # A mistyped URL may hold its password anywhere before the last @.
+    if variable.endswith("_PASSWORD"):
+        return "'***'"
     return repr(re.sub(r":(?!//).*@", ":***@", redact(text)) if variable.endswith("_URL") else text[:100])
 
 
@@ -285,6 +300,14 @@ def _cross_checks(settings: Settings) -> list[str]:
         problems.append(
             f"REDIS_URL={shown('REDIS_URL', settings.redis_url)} is not allowed: use redis://host:port/number, "
             "rediss:// or unix:///path"
+        )
+    if settings.dashboard_user_header and not settings.trusted_proxies:
+        problems.append("DASHBOARD_USER_HEADER is not allowed without TRUSTED_PROXIES: anybody could send that header")
+    if settings.dashboard_read_password and settings.dashboard_read_password == settings.dashboard_password:
+        problems.append("DASHBOARD_READ_PASSWORD is not allowed to be the same as DASHBOARD_PASSWORD: use another one")
+    if settings.dashboard_read_password and not settings.dashboard_password:
+        problems.append(
+            "DASHBOARD_READ_PASSWORD is not allowed without DASHBOARD_PASSWORD: nobody could be an operator"
         )
     problems += _list_problems(settings)
     return problems

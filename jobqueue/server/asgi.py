@@ -10,6 +10,9 @@ from litestar import Litestar, Request, Response
 from litestar.datastructures import State
 
 from jobqueue.server import api, docs, health
+from jobqueue.server.dashboard import routes
+from jobqueue.server.dashboard.access import LoginNeededError
+from jobqueue.server.dashboard.render import redirect
 from jobqueue.server.edge import Edge
 from jobqueue.server.parts import Parts
 from jobqueue.server.problems import problem_for
@@ -26,7 +29,14 @@ def create_api(settings: Settings) -> Edge:
             yield
 
     framework = Litestar(
-        route_handlers=[api.build_router(), health.health, health.ready, health.metrics, *docs.HANDLERS],
+        route_handlers=[
+            api.build_router(),
+            health.health,
+            health.ready,
+            health.metrics,
+            *docs.HANDLERS,
+            *routes.HANDLERS,
+        ],
         lifespan=[lifespan],
         state=State({"parts": parts}),
         exception_handlers={Exception: _answer_error},
@@ -37,8 +47,13 @@ def create_api(settings: Settings) -> Edge:
     return Edge(parts, framework)
 
 
-def _answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+def _answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     request_id = request.scope["state"].get("request_id", "")
+    if isinstance(error, LoginNeededError):
+        return redirect(error.location)
     answer = problem_for(error, instance=request.scope["path"], request_id=request_id)
+    shown = routes.answer_error(request, answer)
+    if shown is not None:
+        return shown
     headers = {name.decode(): value.decode("latin-1") for name, value in answer.headers}
     return Response(answer.body, status_code=answer.status, headers=headers, media_type=headers["content-type"])

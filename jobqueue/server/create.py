@@ -114,11 +114,18 @@ async def _check_names(parts: Parts, checked: Checked) -> None:
     validate_payload(checked.type, checked.payload_value)
 
 
-async def _check_rate(parts: Parts, scope: HTTPScope) -> None:
+async def take_turn(parts: Parts, scope: HTTPScope) -> int:
+    """Take one create of the client's limit. Returns 0, or the whole seconds to wait when nothing is left."""
     client = scope.get("client")
     wait_seconds = await parts.rate_limit.take(client_key(client[0] if client else None))
     if wait_seconds:
         RATE_LIMIT_HITS.inc()
+    return wait_seconds
+
+
+async def _check_rate(parts: Parts, scope: HTTPScope) -> None:
+    wait_seconds = await take_turn(parts, scope)
+    if wait_seconds:
         limit = parts.settings.rate_limit_per_minute
         raise HttpProblem(
             429,

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 from litestar import Request, Response, get
 from litestar.handlers import HTTPRouteHandler
-from litestar.response import Redirect
 
 from jobqueue.assets import folder
 from jobqueue.errors import Unavailable
@@ -55,13 +54,7 @@ async def openapi(request: Request[Any, Any, Any]) -> Response[bytes]:
     return Response(msgspec.json.encode(document), media_type="application/json", headers={"cache-control": "no-store"})
 
 
-@get("/")
-async def home() -> Redirect:
-    """Leads to the page there is."""
-    return Redirect("/docs", status_code=303)
-
-
-HANDLERS: list[HTTPRouteHandler] = [page, asset, openapi, home]
+HANDLERS: list[HTTPRouteHandler] = [page, asset, openapi]
 
 
 def _file(name: str) -> Response[bytes]:

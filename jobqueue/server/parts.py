@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from jobqueue.server.admission import MAX_HELD_BYTES, Admission
+from jobqueue.server.dashboard.access import Access
 from jobqueue.server.figures import Figures
 from jobqueue.server.known import Known
 from jobqueue.server.rate_limit import RateLimit
@@ -25,6 +26,7 @@ class Parts:
         self.pool = Pool(settings, "api")
         self.redis = RedisLink(settings)
         self.admission = Admission(max(MAX_HELD_BYTES, 4 * settings.request_max_bytes))
+        self.access = Access(settings)
         self.known = Known(self.pool)
         self.rate_limit = RateLimit(self.redis, settings.rate_limit_per_minute)
         self.writer = JobWriter(settings)

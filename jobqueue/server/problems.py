@@ -33,6 +33,7 @@ class Answer(msgspec.Struct, frozen=True):
     headers: Headers
     body: bytes
     must_drain: bool = False
+    problem: dict[str, Any] = {}
 
 
 class HttpProblem(Exception):
@@ -97,7 +98,8 @@ def problem_for(error: Exception, *, instance: str, request_id: str) -> Answer:
     encoded = msgspec.json.encode(body)
     raw = [(b"content-type", MEDIA_TYPE), (b"content-length", b"%d" % len(encoded))]
     raw += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-    return Answer(status, raw, encoded, must_drain=isinstance(error, HttpProblem) and error.must_drain)
+    must_drain = isinstance(error, HttpProblem) and error.must_drain
+    return Answer(status, raw, encoded, must_drain=must_drain, problem=body)
 
 
 def _http_name(status: int) -> tuple[str, str]:

@@ -90,6 +90,9 @@ class BoundedProtocol(HttpToolsProtocol):
         elif len(self.pipeline) >= AHEAD_REQUESTS:
             self._give_up()
         else:
+            if self.client is not None:
+                # Behind a trusted proxy the server replaces scope["client"] by the proxy's word.
+                self.scope["state"]["peer"] = self.client[0]
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

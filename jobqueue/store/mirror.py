@@ -51,6 +51,12 @@ async def read_depths(redis: RedisLink) -> tuple[QueueDepths, float] | None:
     return QueueDepths(found.fifo, found.priority, found.retry, found.scheduled), age_seconds
 
 
+async def read_mirror_age(redis: RedisLink) -> float | None:
+    """Return the age of the mirror in seconds; None as :func:`read_depths`."""
+    found = await read_depths(redis)
+    return None if found is None else found[1]
+
+
 async def _get_with_life(client: Redis) -> list[Any]:
     async with client.pipeline(transaction=False) as pipeline:
         pipeline.get(KEY)

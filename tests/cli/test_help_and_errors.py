@@ -157,7 +157,7 @@ def test_database_without_schema_says_what_to_run(run: Run, empty_database_url: 
 
     assert listed.code == 1
     assert listed.err.endswith("has no schema yet: run `jobqueue migrate`\n")
-    assert (checked.code, checked.out) == (1, "The schema is at nothing; this version needs 0002.\n")
+    assert (checked.code, checked.out) == (1, "The schema is at nothing; this version needs 0003.\n")
 
 
 def test_version_is_quick(spawn: Run) -> None:

@@ -175,9 +175,9 @@ def test_migrate_makes_the_schema_and_says_where_it_stands(run: Run, empty_datab
     second = run("migrate", DATABASE_URL=empty_database_url)
     check = run("migrate", "--check", DATABASE_URL=empty_database_url)
 
-    assert (first.code, first.out) == (0, "The schema went from nothing to 0002.\n")
+    assert (first.code, first.out) == (0, "The schema went from nothing to 0003.\n")
     assert (second.code, check.code) == (0, 0)
-    assert second.out == check.out == "The schema is at 0002; this version needs 0002.\n"
+    assert second.out == check.out == "The schema is at 0003; this version needs 0003.\n"
 
 
 def test_doctor_tells_what_is_right_and_what_is_wrong(spawn_here: Run, empty_database_url: str) -> None:
@@ -185,12 +185,12 @@ def test_doctor_tells_what_is_right_and_what_is_wrong(spawn_here: Run, empty_dat
     ill = spawn_here("doctor", "--json", DATABASE_URL=empty_database_url, REDIS_URL="redis://127.0.0.1:9/0")
 
     assert (well.code, well.err) == (0, "")
-    assert "ok      schema is at 0002" in well.out
+    assert "ok      schema is at 0003" in well.out
     assert "ok      job type report_generate: jobqueue.executors.builtin, at most 120 s an attempt" in well.out
     assert "note    no worker is running: start `jobqueue worker`" in well.out
     findings = [json.loads(line) for line in ill.out.splitlines()]
     assert (ill.code, ill.err) == (1, "")
-    assert {"verdict": "FAILED", "text": "schema is at nothing, this version needs 0002: run `jobqueue migrate`"} in (
+    assert {"verdict": "FAILED", "text": "schema is at nothing, this version needs 0003: run `jobqueue migrate`"} in (
         findings
     )
     assert [entry["verdict"] for entry in findings if "Redis" in entry["text"]] == ["note"]

@@ -116,4 +116,4 @@ def test_wheel_works_without_the_checkout(built: Path, tmp_path: Path) -> None:
         text=True,
     )
 
-    assert done.stdout.split() == [str(tmp_path), str(tmp_path / "jobqueue"), "0002", "True"], done.stderr
+    assert done.stdout.split() == [str(tmp_path), str(tmp_path / "jobqueue"), "0003", "True"], done.stderr

@@ -12,7 +12,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from jobqueue.job import Claim, JobFilter, Priority, Status
-from jobqueue.store import jobs, stats, workers
+from jobqueue.store import history, jobs, stats, workers
 from jobqueue.store.db import Connection, statement
 from tests.jobs import add, add_many, claim, finish, outcome, owned
 
@@ -169,7 +169,7 @@ async def test_folding_leaves_one_row_a_group_and_the_same_sums(
     assert drift(sql) == []
 
 
-async def test_two_folds_at_once_take_different_rows_and_neither_waits(
+async def test_a_fold_beside_another_does_nothing_and_does_not_wait(
     connection: Connection, sql: psycopg.Connection, other: psycopg.Connection
 ) -> None:
     await add_many(connection, 3)
@@ -182,6 +182,37 @@ async def test_two_folds_at_once_take_different_rows_and_neither_waits(
 
     assert (await stats.read_figures(connection)).by_status["queued"] == 5
     assert drift(sql) == []
+
+
+async def test_a_fold_remembers_what_happened_in_each_minute(connection: Connection, sql: psycopg.Connection) -> None:
+    await add_many(connection, 4)
+    first, second, third = await claim(connection, 3)
+    await finish(connection, first)
+    await finish(connection, second, "gave_up", error="no")
+    await jobs.cancel_job(connection, third.id, actor="test")
+    sql.execute("UPDATE job_counts SET minute = minute - interval '90 s'")
+    before = await history.read_throughput(connection, seconds=3600, span_seconds=3600)
+    for _ in range(2):  # the second time there is nothing new
+        await stats.fold_job_counts(connection)
+
+    folded = await history.read_throughput(connection, seconds=3600, span_seconds=3600)
+
+    assert folded == before
+    totals = [sum(getattr(span, name) for span in folded) for name in ("created", "completed", "failed", "cancelled")]
+    assert totals == [4, 1, 1, 1]
+    assert drift(sql) == []
+
+
+async def test_minutes_older_than_a_week_are_forgotten(connection: Connection, sql: psycopg.Connection) -> None:
+    await add_many(connection, 1)
+    await stats.fold_job_counts(connection)
+    sql.execute("UPDATE job_minutes SET minute = now() - interval '9 days'")
+    await add_many(connection, 2)
+    await stats.fold_job_counts(connection)
+
+    await history.prune_job_minutes(connection)
+
+    assert sql.execute("SELECT sum(jobs)::int FROM job_minutes").fetchone() == (2,)
 
 
 async def test_a_fold_that_is_rolled_back_changes_nothing(

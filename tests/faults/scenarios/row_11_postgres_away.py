@@ -4,7 +4,7 @@ from tests.faults.scenario import scenario
 from tests.faults.world import LEASE_SECONDS, World
 
 
-@scenario(11, short=True)
+@scenario(11)
 async def postgres_away(world: World) -> None:
     """PostgreSQL is stopped while jobs run, for a moment and for long: what ended meanwhile is not run again."""
     api = await world.api()

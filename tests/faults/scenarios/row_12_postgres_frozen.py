@@ -6,7 +6,7 @@ from tests.faults.scenario import scenario
 from tests.faults.world import TIMEOUT_SECONDS, World
 
 
-@scenario(12, short=True)
+@scenario(12)
 async def postgres_frozen(world: World) -> None:
     """PostgreSQL answers nothing: requests are answered 503 in time, /health at once, and all goes on afterwards."""
     await world.api()

@@ -2,7 +2,7 @@ from tests.faults.scenario import scenario
 from tests.faults.world import World
 
 
-@scenario(13, short=True)
+@scenario(13)
 async def read_only(world: World) -> None:
     """The database takes no writes for a while, as after a fail-over to a standby: all goes on without a restart."""
     await world.api()

@@ -4,7 +4,7 @@ from tests.faults.scenario import scenario
 from tests.faults.world import LEASE_SECONDS, World
 
 
-@scenario(14, short=True)
+@scenario(14)
 async def network_cut(world: World) -> None:
     """The network to PostgreSQL is cut, goes silent, becomes slow: with a lease longer than that nothing is stolen."""
     proxy = await world.proxy()

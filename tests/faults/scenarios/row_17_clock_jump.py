@@ -6,7 +6,7 @@ from tests.faults.world import LEASE_SECONDS, Cannot, World
 LIBRARIES = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/local/lib/faketime/libfaketimeMT.so.1")
 
 
-@scenario(17, short=True)
+@scenario(17)
 async def clock_jump(world: World) -> None:
     """Workers whose clocks are an hour off, ahead and behind: they steal nothing and retry nothing early."""
     found = [path for pattern in LIBRARIES for path in Path("/").glob(pattern[1:])]

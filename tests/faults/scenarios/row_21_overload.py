@@ -5,7 +5,7 @@ from tests.faults.scenario import scenario
 from tests.faults.world import World
 
 
-@scenario(21, short=True)
+@scenario(21)
 async def overload(world: World) -> None:
     """Twice as many creates as can be written: 503 with Retry-After, memory stays flat, the accepted are done."""
     proxy = await world.proxy()

@@ -7,7 +7,7 @@ from tests.faults.scenario import scenario
 from tests.faults.world import TERMINATE, World
 
 
-@scenario(22, short=True)
+@scenario(22)
 async def no_connections_left(world: World) -> None:
     """Idle sessions eat every connection, and ours are terminated: all goes on within 10 s of there being room."""
     await world.api()

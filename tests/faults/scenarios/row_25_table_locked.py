@@ -5,7 +5,7 @@ from tests.faults.scenario import scenario
 from tests.faults.world import World
 
 
-@scenario(25, short=True)
+@scenario(25)
 async def table_locked(world: World) -> None:
     """Somebody locks the table: statements give up in time, /health answers, and nothing is piled up afterwards."""
     await world.api()

@@ -9,7 +9,7 @@ from tests.faults.world import World
 _FIRST = (ROOT / "migrations" / "versions" / "0001_jobs.sql").read_bytes()
 
 
-@scenario(35, short=True, drain=False)
+@scenario(35, drain=False)
 async def migration_behind_a_reader(world: World) -> None:
     """A migration that must wait for a long reader lets everybody else through: nobody waits longer than 5 s."""
     world.postgres.create_database("older")

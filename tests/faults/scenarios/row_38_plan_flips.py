@@ -2,7 +2,7 @@ from tests.faults.scenario import scenario
 from tests.faults.world import World
 
 
-@scenario(38, short=True)
+@scenario(38)
 async def plan_flips(world: World) -> None:
     """Whatever plan the server chooses, a claim takes no more than its slots and no job twice."""
     await world.api()

@@ -8,7 +8,7 @@ from tests.faults.scenario import scenario
 from tests.faults.world import LEASE_SECONDS, World
 
 
-@scenario(42, short=True)
+@scenario(42)
 async def everything_at_once(world: World) -> None:
     """All faults in a random order while 20 jobs a second come in and some are cancelled: nothing lost or stolen."""
     await world.api()

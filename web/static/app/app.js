@@ -1,0 +1,120 @@
+// Conveniences on top of pages that work without them: live parts, times in the reader's zone, copy buttons, JSON checks.
+"use strict";
+
+function localTimes(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    time.title = at.toLocaleString(undefined, { dateStyle: "full", timeStyle: "long" });
+  }
+}
+
+function showCopies(root) {
+  if (!navigator.clipboard) return;
+  for (const button of root.querySelectorAll("[data-copy]")) button.hidden = false;
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  event.preventDefault();
+  await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+  const before = button.textContent;
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = before; }, 1200);
+});
+
+// The page is asked for again as it is, and the parts that changed are exchanged. Nothing is touched that the reader uses.
+function isBusy(part) {
+  return part.contains(document.activeElement) && document.activeElement.matches("input, select, textarea, summary")
+    || part.querySelector("input:checked[name=ids], details[open]") !== null
+    || !window.getSelection().isCollapsed && part.contains(window.getSelection().anchorNode);
+}
+
+function keepLive(seconds) {
+  const mark = document.querySelector(".live");
+  mark.hidden = false;
+  async function refresh() {
+    mark.classList.toggle("paused", document.hidden);
+    if (document.hidden) return;
+    try {
+      const response = await fetch(location.href, { headers: { Accept: "text/html" } });
+      if (!response.ok || response.redirected) throw new Error(String(response.status));
+      const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+      for (const part of document.querySelectorAll("[data-part]")) {
+        const other = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
+        if (!other || isBusy(part) || other.innerHTML === part.dataset.shown) continue;
+        part.dataset.shown = other.innerHTML;
+        const code = [...part.querySelectorAll("pre")].map((each) => each.scrollTop);
+        part.replaceChildren(...other.childNodes);
+        part.querySelectorAll("pre").forEach((each, index) => { each.scrollTop = code[index] || 0; });
+        localTimes(part);
+        showCopies(part);
+      }
+      if (!fresh.body.dataset.live) { mark.hidden = true; return; }
+    } catch {
+      mark.classList.add("paused");
+    }
+    timer = setTimeout(refresh, seconds * 1000);
+  }
+  let timer = setTimeout(refresh, seconds * 1000);
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(timer);
+    if (document.hidden) mark.classList.add("paused"); else refresh();
+  });
+}
+
+function watchSelection(form) {
+  const all = form.querySelector("[data-all]");
+  const count = form.querySelector("[data-count]");
+  if (!all) return;
+  all.hidden = false;
+  const boxes = () => [...form.querySelectorAll("input[name=ids]")];
+  const update = () => {
+    const ticked = boxes().filter((box) => box.checked).length;
+    count.textContent = ticked ? `${ticked} ticked` : "Tick jobs, or act on all that match:";
+  };
+  all.addEventListener("change", () => { boxes().forEach((box) => { box.checked = all.checked; }); update(); });
+  form.addEventListener("change", update);
+}
+
+// Line and column of the first thing that is not JSON, found by asking the parser for growing pieces of what it says.
+function checkJson(area) {
+  const told = document.querySelector("[data-validity]");
+  const update = () => {
+    told.hidden = false;
+    try {
+      const value = JSON.parse(area.value.trim() || "{}");
+      const isObject = value !== null && typeof value === "object" && !Array.isArray(value);
+      told.className = `validity ${isObject ? "good" : "bad"}`;
+      told.textContent = isObject ? "Valid JSON" : "JSON, but not an object";
+    } catch (error) {
+      const found = /position (\d+)/.exec(error.message);
+      const before = area.value.slice(0, found ? Number(found[1]) : area.value.length).split("\n");
+      told.className = "validity bad";
+      told.textContent = `Not JSON: line ${before.length}, column ${before[before.length - 1].length + 1}`;
+    }
+  };
+  area.addEventListener("input", update);
+  update();
+}
+
+function countDown(button) {
+  let left = Number(button.dataset.locked);
+  const told = document.querySelector("[data-countdown]");
+  button.disabled = true;
+  const tick = setInterval(() => {
+    left -= 1;
+    told.textContent = String(Math.max(left, 0));
+    if (left <= 0) { clearInterval(tick); button.disabled = false; }
+  }, 1000);
+}
+
+localTimes(document);
+showCopies(document);
+if (document.body.dataset.live) keepLive(Number(document.body.dataset.live));
+document.querySelectorAll("form[data-select]").forEach(watchSelection);
+document.querySelectorAll("textarea[data-json]").forEach(checkJson);
+document.querySelectorAll("button[data-locked]").forEach(countDown);
+document.querySelectorAll("form[data-auto] select").forEach((select) => {
+  select.addEventListener("change", () => select.form.submit());
+});
