@@ -16,7 +16,7 @@ SEARCH_SECONDS = 3.0
 
 
 class JobSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for; None matches everything. Times are of creation; *value* belongs to *path*."""
+    """What to look for; None matches everything. *since* and *until* are of creation; *value* belongs to *path*."""
 
     status: Status | None = None
     type: str | None = None
@@ -25,6 +25,7 @@ class JobSearch(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    ended_since: datetime | None = None
     error_text: str | None = None
     error_group: str | None = None
     path: Sequence[str] | None = None

@@ -7,6 +7,7 @@ The job is checked by the rules of the API, so both refuse the same things with 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,7 +65,7 @@ class Draft(msgspec.Struct, kw_only=True):
             parts,
             {
                 "type": job.type,
-                "payload": pretty(job.payload),
+                "payload": pretty(job.payload, limit=sys.maxsize),
                 "priority": job.priority.value,
                 "queue": job.queue,
                 "max_attempts": str(job.max_attempts),

@@ -194,11 +194,15 @@ async def failures(request: Request[Any, Any, Any]) -> Response[str]:
     since = None if hours is None else datetime.now(UTC) - timedelta(hours=hours)
     async with parts.pool.use() as connection:
         groups = await history.list_error_groups(connection, max_jobs=FAILURES_LOOKED_AT, since=since)
+    by_type: dict[str, int] = {}
+    for group in groups:
+        by_type[group.type] = by_type.get(group.type, 0) + group.count
     return page(
         "failures.html",
         request,
         visitor,
         groups=groups,
+        by_type=by_type,
         span=span if hours else "",
         since=since,
         looked_at=FAILURES_LOOKED_AT,

@@ -73,14 +73,13 @@ def visible(text: object, limit: int = MAX_SHOWN_CHARS) -> str:
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", shown)
 
 
-def pretty(raw: msgspec.Raw | bytes | None) -> str:
-    """Return JSON on several lines, its numbers exactly as they are."""
+def pretty(raw: msgspec.Raw | bytes | None, limit: int = MAX_SHOWN_CHARS) -> str:
+    """Return JSON on several lines, its numbers exactly as they are; cut at *limit* characters."""
     if raw is None:
         return "null"
     data = bytes(raw)
-    if len(data) > MAX_SHOWN_CHARS:
-        return visible(data.decode())
-    return visible(msgspec.json.format(data, indent=2).decode())
+    # What is cut anyway need not be laid out.
+    return visible((data if len(data) > limit else msgspec.json.format(data, indent=2)).decode(), limit)
 
 
 def duration(seconds: float | None) -> str:
@@ -109,9 +108,16 @@ def when(moment: datetime | None) -> Markup:
     if moment is None:
         return Markup("–")
     seconds = since(moment) or 0.0
-    text = f"{duration(seconds)} ago" if seconds >= 0 else f"in {duration(-seconds)}"
+    text = f"{_about(seconds)} ago" if seconds >= 0 else f"in {_about(-seconds)}"
     exact = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(moment.isoformat(), exact, text)
+
+
+def _about(seconds: float) -> str:
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length or (unit == "min" and seconds >= length):
+            return f"{seconds // length:,.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def size(count: float | None) -> str:

@@ -18,7 +18,7 @@ from jobqueue.server.body import shown
 from jobqueue.server.query import parse_job_id
 from jobqueue.store.search import JobSearch
 
-FIELDS = ("status", "type", "priority", "queue", "key", "since", "until", "error", "group", "payload")
+FIELDS = ("status", "type", "priority", "queue", "key", "since", "until", "ended", "error", "group", "payload")
 _MAX_CHARS = 500
 Word = TypeVar("Word", bound=StrEnum)
 
@@ -65,6 +65,7 @@ def parse_search(given: Mapping[str, str]) -> Search:
         idempotency_key=kept.get("key"),
         since=_time(kept, "since", problems),
         until=_time(kept, "until", problems),
+        ended_since=_time(kept, "ended", problems),
         error_text=kept.get("error"),
         error_group=kept.get("group"),
         path=path,
