@@ -135,12 +135,14 @@ def _fill_mixed(url: str, count: int) -> None:
         connection.execute("CHECKPOINT")
 
 
-def _p95_by_path(scratch: Scratch, count: int, paths: Sequence[str]) -> dict[str, float]:
+def _p95_by_path(scratch: Scratch, count: int, paths: Sequence[str], connections: int = 4) -> dict[str, float]:
     seconds = max(1.0, 2.0 * min(1.0, scratch.size))
     with scratch.database() as url:
         _fill_mixed(url, count)
         with scratch.api(url) as (_, port):
-            reports = {path: run_load(Load(port=port, connections=4, seconds=seconds, path=path)) for path in paths}
+            reports = {
+                path: run_load(Load(port=port, connections=connections, seconds=seconds, path=path)) for path in paths
+            }
     if any(report.errors for report in reports.values()):
         raise BenchError("some answers were errors")
     return {path: report.p95_ms for path, report in reports.items()}
@@ -161,3 +163,24 @@ def large_table(scratch: Scratch) -> Figures:
     worst = max(paths, key=lambda path: large[path] / small[path])
     each = {f"{path} ({size})": taken[path] for path in paths for size, taken in (("10 k", small), ("10 M", large))}
     return {"ours": large[worst], "10 k jobs": small[worst], **each}
+
+
+PAGES = (
+    "/",
+    "/?span=week",
+    "/jobs",
+    "/jobs?status=failed",
+    "/jobs?status=queued&order=oldest",
+    "/failures",
+    "/failures?span=hour",
+    "/workers",
+    "/system",
+    "/new",
+)
+
+
+@case("pages", "dashboard pages at 10 M jobs: p95 of the slowest", "ms", limit=100.0, runs=1)
+def dashboard_pages(scratch: Scratch) -> Figures:
+    """p95 with one reader."""
+    taken = _p95_by_path(scratch, 10_000_000 if scratch.size >= 1 else 200_000, PAGES, connections=1)
+    return {"ours": max(taken.values()), **taken}

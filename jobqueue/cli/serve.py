@@ -14,7 +14,7 @@ from jobqueue.settings import load_settings
 @click.option("--host", help="Address to listen on (API_HOST).")
 @click.option("--port", type=int, help="Port to listen on (API_PORT).")
 def api(host: str | None, port: int | None) -> int:
-    """Serve the REST API and its documentation at /docs."""
+    """Serve the dashboard, the REST API and its documentation at /docs."""
     settings = load_settings(api_host=host, api_port=port)
     from jobqueue.app import run_api
 

@@ -108,6 +108,7 @@ class Plan:
             database = f"{redact(self.database_url)}  (DATABASE_URL)"
         rows = [
             ("API", f"{self.address}/api/v1"),
+            ("dashboard", self.address),
             ("API docs", f"{self.address}/docs"),
             ("database", database),
             ("data, logs", str(self.folder.root)),

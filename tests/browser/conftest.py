@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import psycopg
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from jobqueue.settings import describe_settings
 from tests.faults.processes import ROOT
@@ -30,6 +30,7 @@ def browser() -> Iterator[Browser]:
     program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         pytest.skip(MISSING)
+    expect.set_options(timeout=20_000)  # longer than the pages take to refresh themselves
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield started

@@ -8,10 +8,12 @@ from typing import Any
 import httpx
 import msgspec
 import psycopg
+from litestar.handlers import HTTPRouteHandler
 
 from jobqueue.executors import BaseExecutor
+from jobqueue.server.dashboard.routes import HANDLERS
 
-HIDDEN = {"/", "/docs", "/docs/{name}", "/openapi.json"}
+HIDDEN = {"/docs", "/docs/{name}", "/openapi.json"}
 
 
 async def document(api: httpx.AsyncClient) -> Any:
@@ -46,7 +48,13 @@ async def test_every_route_is_described_and_nothing_else(api: httpx.AsyncClient)
         for method in route.methods
         if method != "OPTIONS"
     }
-    assert described == {(path, method) for path, method in existing if path not in HIDDEN}
+    pages = {(handler_path(handler), method) for handler in HANDLERS for method in handler.http_methods}
+    assert described == {(path, method) for path, method in existing if path not in HIDDEN} - pages
+
+
+def handler_path(handler: HTTPRouteHandler) -> str:
+    [path] = handler.paths
+    return re.sub(r":\w+}", "}", path)
 
 
 async def test_all_references_lead_somewhere(api: httpx.AsyncClient, registry: dict[str, object]) -> None:
@@ -128,9 +136,3 @@ async def test_the_page_needs_no_other_host_and_no_inline_script(api: httpx.Asyn
     assert not re.search(r"<script(?![^>]*src=)", page.text)
     for path in re.findall(r'(?:src|href)="(/[^"]+)"', page.text):
         assert (await api.get(path)).status_code == 200
-
-
-async def test_the_root_leads_to_the_docs(api: httpx.AsyncClient) -> None:
-    answer = await api.get("/")
-
-    assert (answer.status_code, answer.headers["location"]) == (303, "/docs")

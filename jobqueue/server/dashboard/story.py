@@ -11,7 +11,7 @@ from jobqueue.job import JobWithLogs, Status
 from jobqueue.store.search import JobEvent
 from jobqueue.store.workers import WorkerRecord
 
-AHEAD_LIMIT = 10_000
+AHEAD_LIMIT = 1_000
 
 
 class AttemptStory(msgspec.Struct):

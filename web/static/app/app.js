@@ -25,9 +25,22 @@ document.addEventListener("click", async (event) => {
 
 // The page is asked for again as it is, and the parts that changed are exchanged. Nothing is touched that the reader uses.
 function isBusy(part) {
-  return part.contains(document.activeElement) && document.activeElement.matches("input, select, textarea, summary")
+  return part.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]), select, textarea, summary")
     || part.querySelector("input:checked[name=ids], details[open]") !== null
     || !window.getSelection().isCollapsed && part.contains(window.getSelection().anchorNode);
+}
+
+// The keyboard stays where it was: on the same link, box or button of the new part.
+function exchange(part, other) {
+  const focused = part.contains(document.activeElement) ? document.activeElement : null;
+  const scrolled = [...part.querySelectorAll("pre")].map((each) => each.scrollTop);
+  const same = (each) => focused && each.tagName === focused.tagName && each.textContent === focused.textContent
+    && each.getAttribute("href") === focused.getAttribute("href") && each.value === focused.value;
+  part.replaceChildren(...other.childNodes);
+  part.querySelectorAll("pre").forEach((each, index) => { each.scrollTop = scrolled[index] || 0; });
+  [...part.querySelectorAll("a, button, input")].find(same)?.focus({ preventScroll: true });
+  localTimes(part);
+  showCopies(part);
 }
 
 function keepLive(seconds) {
@@ -44,11 +57,7 @@ function keepLive(seconds) {
         const other = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
         if (!other || isBusy(part) || other.innerHTML === part.dataset.shown) continue;
         part.dataset.shown = other.innerHTML;
-        const code = [...part.querySelectorAll("pre")].map((each) => each.scrollTop);
-        part.replaceChildren(...other.childNodes);
-        part.querySelectorAll("pre").forEach((each, index) => { each.scrollTop = code[index] || 0; });
-        localTimes(part);
-        showCopies(part);
+        exchange(part, other);
       }
       if (!fresh.body.dataset.live) { mark.hidden = true; return; }
     } catch {
