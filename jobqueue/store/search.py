@@ -122,6 +122,11 @@ async def retry_jobs(connection: Connection, job_ids: Sequence[UUID], *, actor: 
     return [row[0] for row in await run(connection, "retry_jobs", {"ids": list(job_ids), "actor": actor})]
 
 
+async def note_job(connection: Connection, job_id: UUID, *, event: str, message: str) -> None:
+    """Write into a job's log what a person did."""
+    await run(connection, "note_job", {"id": job_id, "event": event, "message": message})
+
+
 async def cancel_jobs(connection: Connection, job_ids: Sequence[UUID], *, actor: str) -> list[UUID]:
     """Cancel those of the jobs that wait or run; return them."""
     return [row[0] for row in await run(connection, "cancel_jobs", {"ids": list(job_ids), "actor": actor})]

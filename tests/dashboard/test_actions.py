@@ -33,6 +33,7 @@ async def test_a_job_is_created_from_the_form(person: Person, connection: Connec
 
     await person.get(response.headers["location"])
     assert "The job was created" in person.text
+    assert "Created by dashboard user operator at 127.0.0.1" in person.text
     assert "12345678901234567890" in person.text
     job_id = response.headers["location"].partition("?")[0].rpartition("/")[2]
     [row] = [await read(connection, type("J", (), {"id": job_id}))]  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl
 from uuid import UUID
@@ -12,7 +13,7 @@ import msgspec
 import structlog
 from litestar import Request, Response, post
 
-from jobqueue.errors import Conflict, InvalidInput
+from jobqueue.errors import Conflict, InvalidInput, Unavailable
 from jobqueue.executors import validate_payload
 from jobqueue.job import Status
 from jobqueue.server.admission import Hold
@@ -28,7 +29,7 @@ from jobqueue.server.problems import HttpProblem, InvalidFields
 from jobqueue.server.query import parse_job_id
 from jobqueue.server.reading import read_body
 from jobqueue.store import search
-from jobqueue.store.jobs import cancel_job
+from jobqueue.store.jobs import CreateOutcome, cancel_job
 from jobqueue.telemetry import IDEMPOTENCY_HITS, JOBS_CANCELLED, JOBS_CREATED
 
 COUNT_LIMIT = 10_000
@@ -55,18 +56,26 @@ async def create(request: Request[Any, Any, Any]) -> Response[Any]:
             wait_seconds = await take_turn(parts, request.scope)
         if not problems and not wait_seconds:
             outcome = await parts.writer.put(checked.new_job())
-            if outcome.is_replay:
-                IDEMPOTENCY_HITS.inc()
-            else:
-                JOBS_CREATED.labels(outcome.job.type, outcome.job.priority.value).inc()
-            notice = "mismatch" if outcome.is_mismatch else "replay" if outcome.is_replay else "created"
-            return redirect(f"/jobs/{outcome.job.id}?notice={notice}")
+            return redirect(f"/jobs/{outcome.job.id}?notice={await _note_created(parts, visitor, outcome)}")
     except InvalidFields as error:
         problems = {**{problem.field: str(problem) for problem in error.problems}, **problems}
     except InvalidInput as error:
         problems = {error.field: str(error), **problems}
     draft = filled(parts, form, problems, wait_seconds)
     return page("new.html", request, visitor, status=429 if wait_seconds else 422, draft=draft)
+
+
+async def _note_created(parts: Parts, visitor: Visitor, outcome: CreateOutcome) -> str:
+    """Count the new job and write into its log whose it is; return what the page will tell."""
+    if outcome.is_replay:
+        IDEMPOTENCY_HITS.inc()
+        return "mismatch" if outcome.is_mismatch else "replay"
+    JOBS_CREATED.labels(outcome.job.type, outcome.job.priority.value).inc()
+    with suppress(Unavailable):  # the job is there, whether or not its log says by whom
+        async with parts.pool.use() as connection:
+            message = f"Created by {_actor(visitor)}"
+            await search.note_job(connection, outcome.job.id, event="created", message=message)
+    return "created"
 
 
 @post("/jobs/{job_id:str}/cancel")

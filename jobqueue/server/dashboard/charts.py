@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
 from jobqueue.store.history import Span
+
+WIDTH, HEIGHT = 1_000.0, 200.0
 
 
 class Period(msgspec.Struct, frozen=True):
@@ -42,6 +44,27 @@ class Bar(msgspec.Struct, frozen=True):
     label: str
 
 
+class Share(msgspec.Struct, frozen=True):
+    """One status's part of a bar of 1,000 units."""
+
+    status: str
+    count: int
+    x: float
+    width: float
+
+
+def shares(counts: Mapping[str, int]) -> list[Share]:
+    """Return the parts of the bar that shows all jobs by status; none without jobs."""
+    total, x = sum(counts.values()), 0.0
+    parts = []
+    for status, count in counts.items():
+        if count:
+            width = WIDTH * count / total
+            parts.append(Share(status, count, round(x, 2), round(width, 2)))
+            x += width
+    return parts
+
+
 class Chart(msgspec.Struct, frozen=True):
     """What the template draws: 1,000 by 200 units."""
 
@@ -51,9 +74,6 @@ class Chart(msgspec.Struct, frozen=True):
     completed: int
     failed: int
     created: int
-
-
-WIDTH, HEIGHT = 1_000.0, 200.0
 
 
 def draw(spans: Sequence[Span], period: Period, now: datetime) -> Chart:

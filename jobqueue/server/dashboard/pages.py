@@ -64,6 +64,7 @@ async def overview(request: Request[Any, Any, Any]) -> Response[str]:
         slots=sum(worker.concurrency for worker in workers),
         running=sum(worker.running for worker in workers),
         hints=hints(figures, waiting, workers, last_hour, is_redis_away=parts.redis.is_away),
+        chart_of_statuses=charts.shares(figures.counts_by_status),
         chart=charts.draw(spans, period, now),
         period=period,
         periods=list(charts.PERIODS.values()),

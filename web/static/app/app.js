@@ -86,7 +86,7 @@ function watchSelection(form) {
   form.addEventListener("change", update);
 }
 
-// Line and column of the first thing that is not JSON, found by asking the parser for growing pieces of what it says.
+// Says whether the payload is JSON, and else where it stops being so.
 function checkJson(area) {
   const told = document.querySelector("[data-validity]");
   const update = () => {
@@ -97,13 +97,38 @@ function checkJson(area) {
       told.className = `validity ${isObject ? "good" : "bad"}`;
       told.textContent = isObject ? "Valid JSON" : "JSON, but not an object";
     } catch (error) {
+      // Chromium and Safari count characters, Firefox lines and columns.
+      const lines = /line (\d+) column (\d+)/.exec(error.message);
       const found = /position (\d+)/.exec(error.message);
       const before = area.value.slice(0, found ? Number(found[1]) : area.value.length).split("\n");
+      const [line, column] = lines ? lines.slice(1) : [before.length, before[before.length - 1].length + 1];
       told.className = "validity bad";
-      told.textContent = `Not JSON: line ${before.length}, column ${before[before.length - 1].length + 1}`;
+      told.textContent = `Not JSON: line ${line}, column ${column}`;
     }
   };
   area.addEventListener("input", update);
+  update();
+}
+
+// Shows the request that a program would send. The payload stays text, so that big numbers stay what they are.
+function preview(details) {
+  const form = details.closest("form");
+  details.hidden = false;
+  const update = () => {
+    const given = new FormData(form);
+    const parts = [];
+    const members = {};
+    for (const [name, value] of given) {
+      if (name === "token" || name === "as_json" || value === "") continue;
+      if (name.startsWith("payload.")) members[name.slice(8)] = value;
+      else if (name === "payload") parts.push(`"payload": ${value.trim() || "{}"}`);
+      else if (name === "max_attempts") parts.push(`"max_attempts": ${value}`);
+      else parts.push(`"${name}": ${JSON.stringify(name === "run_at" ? `${value}:00Z` : value)}`);
+    }
+    if (Object.keys(members).length) parts.push(`"payload": ${JSON.stringify(members)}`);
+    details.querySelector("pre").textContent = `POST ${location.origin}/api/v1/jobs\nContent-Type: application/json\n\n{${parts.join(",\n ")}}`;
+  };
+  form.addEventListener("input", update);
   update();
 }
 
@@ -123,6 +148,7 @@ showCopies(document);
 if (document.body.dataset.live) keepLive(Number(document.body.dataset.live));
 document.querySelectorAll("form[data-select]").forEach(watchSelection);
 document.querySelectorAll("textarea[data-json]").forEach(checkJson);
+document.querySelectorAll("details[data-preview]").forEach(preview);
 document.querySelectorAll("button[data-locked]").forEach(countDown);
 document.querySelectorAll("form[data-auto] select").forEach((select) => {
   select.addEventListener("change", () => select.form.submit());
