@@ -24,9 +24,9 @@ MISSING = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The system's own Chromium."""
+    """The system's own Chromium. Not for the whole session: while it is there, no test can have an event loop."""
     program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         pytest.skip(MISSING)
