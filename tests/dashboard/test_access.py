@@ -95,6 +95,8 @@ async def test_a_name_from_the_proxy_is_believed_from_the_proxy_alone(visit: Vis
     async with visit(address="192.0.2.1", **proxy) as stranger:
         stranger.http.headers["X-Forwarded-User"] = "ann@example.com"
         await stranger.get("/", 303)
+        await stranger.get("/login", 403)
+        assert "did not say who you are" in stranger.text
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,7 @@ async def test_cancelling_all_leaves_what_has_ended(
         ({"Sec-Fetch-Site": "same-site"}, None),
         ({}, ""),
         ({}, "0" * 64),
+        ({}, "é"),
     ],
 )
 async def test_a_form_of_another_site_is_refused(
@@ -201,6 +202,16 @@ async def test_a_form_of_another_site_is_refused(
         await person.send(path, 403, headers, **form)
 
     assert (await read(connection, job)).status is Status.QUEUED
+
+
+async def test_a_proxy_that_changes_the_host_does_no_harm(person: Person, connection: Connection) -> None:
+    job = await add(connection)
+    await person.get(f"/jobs/{job.id}")
+
+    headers = {"Origin": "https://queue.example.com", "Sec-Fetch-Site": "same-origin"}
+    await person.send(f"/jobs/{job.id}/cancel", 303, headers)
+
+    assert (await read(connection, job)).status is Status.CANCELLED
 
 
 async def test_nothing_changes_by_reading(person: Person, connection: Connection) -> None:

@@ -119,12 +119,16 @@ class Access:
         """
         site = request.headers.get("sec-fetch-site")
         origin = request.headers.get("origin")
-        own = request.headers.get("host", "")
-        if site not in {None, "same-origin", "none"} or (origin is not None and origin.partition("://")[2] != own):
+        if site is not None:
+            # The browser's own word. Host need not be compared then, which a proxy may have changed.
+            is_foreign = site not in {"same-origin", "none"}
+        else:
+            is_foreign = origin is not None and origin.partition("://")[2] != request.headers.get("host", "")
+        if is_foreign:
             raise HttpProblem(403, "This form was sent by a page of another site.")
         session, _, _ = self._session(request.cookies)
         token = form.get("token", "")
-        if needs_session and (session is None or not hmac.compare_digest(self._token(session), token)):
+        if session is None or not hmac.compare_digest(self._token(session).encode(), token.encode("utf-8", "replace")):
             raise HttpProblem(403, "This form is too old, or cookies are off. Go back, reload the page and try again.")
 
     def log_in(self, request: Request[Any, Any, Any], password: str) -> str | None:

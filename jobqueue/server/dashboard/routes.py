@@ -10,7 +10,7 @@ from litestar.handlers import HTTPRouteHandler
 from jobqueue.server.dashboard import actions, pages
 from jobqueue.server.dashboard.access import safe_path
 from jobqueue.server.dashboard.render import page, redirect
-from jobqueue.server.problems import Answer
+from jobqueue.server.problems import Answer, HttpProblem
 
 API_PREFIXES = ("/api/", "/health", "/metrics", "/openapi.json", "/docs", "/assets/")
 
@@ -20,8 +20,10 @@ async def login(request: Request[Any, Any, Any]) -> Response[Any]:
     """The form of the password."""
     access = pages.parts_of(request).access
     back = safe_path(request.query_params.get("next", "/"))
+    if not access.has_passwords and access.needs_login:
+        raise HttpProblem(403, "The proxy in front did not say who you are. It is asked to by DASHBOARD_USER_HEADER.")
     if not access.has_passwords:
-        return redirect(back if not access.needs_login else "/docs")
+        return redirect(back)
     return page("login.html", request, access.stranger(request), back=back, problem="")
 
 
