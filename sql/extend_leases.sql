@@ -15,3 +15,4 @@ UPDATE jobs
 SET lease_expires_at = clock_timestamp() + make_interval(secs => %(lease_seconds)s::float8)
 FROM held
 WHERE jobs.id = held.id
+RETURNING jobs.lease_token::text

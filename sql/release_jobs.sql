@@ -1,4 +1,4 @@
--- Gives unfinished jobs back at shutdown: processing → queued, the attempt taken back, at their old place.
+-- Gives jobs back that were not run to their end, at a stop or because the answer to the claim was lost: processing → queued, the attempt taken back, at their old place.
 -- Whoever has the token has the running job; for why the status is not asked for see finish_jobs.
 -- caller: store.jobs.release_jobs
 -- params: arrays ids, lease_tokens
@@ -12,7 +12,7 @@ WITH released AS (
   RETURNING jobs.id, attempts
 ), logged AS (
   INSERT INTO job_logs (job_id, attempt, event, message, created_at)
-  SELECT id, attempts + 1, 'released', 'Released by a stopping worker; this attempt does not count', clock_timestamp()
+  SELECT id, attempts + 1, 'released', 'Handed back by its worker; this attempt does not count', clock_timestamp()
   FROM released
 ), woken AS (
   SELECT pg_notify('jobqueue_jobs', '') WHERE EXISTS (SELECT FROM released)

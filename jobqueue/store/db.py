@@ -79,13 +79,15 @@ class _UtcTime(Loader):
         return _EPOCH + timedelta(0, 0, _unpack_int8(data)[0])
 
 
-def conninfo(url: str, settings: Settings, role: str) -> str:
+def conninfo(url: str, settings: Settings, role: str, lock_seconds: float | None = None) -> str:
     """Return the connection string: *url* plus our time limits wherever it does not set its own.
 
-    *role* is shown as ``application_name``. A standby is refused: LISTEN and every write would fail there.
+    *lock_seconds* is the longest wait for a lock; None: as for everything. *role* is shown as ``application_name``.
+    A standby is refused: LISTEN and every write would fail there.
     """
     given = psycopg.conninfo.conninfo_to_dict(url)
     milliseconds = int(settings.database_timeout_seconds * 1000)
+    lock_milliseconds = milliseconds if lock_seconds is None else min(milliseconds, int(lock_seconds * 1000))
     ours: dict[str, Any] = {
         "application_name": f"jobqueue-{role}",
         "connect_timeout": max(2, round(settings.database_timeout_seconds / 2)),
@@ -94,13 +96,13 @@ def conninfo(url: str, settings: Settings, role: str) -> str:
         "keepalives_count": 3,
         "tcp_user_timeout": milliseconds,
         "target_session_attrs": "read-write",
-        "options": f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds}"
+        "options": f"-c statement_timeout={milliseconds} -c lock_timeout={lock_milliseconds}"
         " -c idle_in_transaction_session_timeout=60000 -c client_connection_check_interval=5000",
     }
     return make_conninfo(url, **{key: value for key, value in ours.items() if key not in given})
 
 
-async def connect(url: str, settings: Settings, role: str) -> Connection:
+async def connect(url: str, settings: Settings, role: str, *, lock_seconds: float | None = None) -> Connection:
     """Open a connection of our own kind (autocommit, exact JSON, UTC times).
 
     Raises:
@@ -109,7 +111,9 @@ async def connect(url: str, settings: Settings, role: str) -> Connection:
     with _unavailable():
         async with asyncio.timeout(settings.database_timeout_seconds):
             connection = await psycopg.AsyncConnection.connect(
-                conninfo(url, settings, role), autocommit=True, prepare_threshold=_prepare_threshold(settings)
+                conninfo(url, settings, role, lock_seconds),
+                autocommit=True,
+                prepare_threshold=_prepare_threshold(settings),
             )
     adapt(connection)
     return connection
@@ -211,10 +215,14 @@ def _shut_down(connection: Connection) -> None:
 class Line:
     """One connection that heals itself, for one purpose at a time.
 
-    Waits in line for it; opens it when needed; throws it away after any failure.
+    Waits in line for it; opens it when needed; throws it away after any failure. *lock_seconds* is the longest wait for
+    a lock; None: as for everything.
     """
 
-    def __init__(self, settings: Settings, role: str, url: str | None = None) -> None:
+    def __init__(
+        self, settings: Settings, role: str, url: str | None = None, *, lock_seconds: float | None = None
+    ) -> None:
+        self._lock_seconds = lock_seconds
         self._settings = settings
         self._role = role
         self._url = url or settings.database_url
@@ -230,7 +238,7 @@ class Line:
         """
         async with self._lock:
             if self._connection is None or self._connection.closed:
-                self._connection = await connect(self._url, self._settings, self._role)
+                self._connection = await connect(self._url, self._settings, self._role, lock_seconds=self._lock_seconds)
             try:
                 yield self._connection
             except (Unavailable, asyncio.CancelledError):

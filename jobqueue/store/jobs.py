@@ -93,7 +93,7 @@ async def create_jobs(connection: Connection, new: Sequence[NewJob], *, timeout:
             owner = owners.get(str(job.idempotency_key))
             if owner is not None:
                 existing, request_hash = owner
-                outcomes[job.id] = CreateOutcome(existing, is_replay=True, is_mismatch=request_hash != job.request_hash)
+                outcomes[job.id] = CreateOutcome(existing, is_replay=True, is_mismatch=_differs(request_hash, job))
         # An owner that was removed in between leaves its key free: try again.
         missing = [job for job in missing if job.id not in outcomes]
         if not missing:
@@ -224,6 +224,11 @@ async def prune_jobs(connection: Connection, *, retention_seconds: float, max_jo
     """Remove up to *max_jobs* finished jobs past their retention, with their logs and keys; return how many."""
     params = {"retention_seconds": retention_seconds, "max_jobs": max_jobs}
     return len(await run(connection, "prune_jobs", params))
+
+
+def _differs(request_hash: bytes | None, job: NewJob) -> bool:
+    """Tell whether a key's job was created from another body. One from SQL or the client library has no fingerprint."""
+    return None not in {request_hash, job.request_hash} and request_hash != job.request_hash
 
 
 def _job(row: Sequence[Any]) -> Job:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -42,14 +42,39 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     silent_seconds: float = 0.0
 
 
-async def extend_leases(connection: Connection, held: Held, *, lease_seconds: float, timeout: float = 10.0) -> None:
-    """Prolong the leases of held jobs to *lease_seconds* from now, by the database's clock."""
+async def extend_leases(
+    connection: Connection, held: Held, *, lease_seconds: float, timeout: float = 10.0
+) -> set[LeaseToken]:
+    """Prolong the leases of held jobs to *lease_seconds* from now, by the database's clock.
+
+    Returns the tokens of those that were prolonged. Missing are the lost ones, and those whose row somebody holds.
+    """
     params = {
         "ids": [job_id for job_id, _ in held],
         "lease_tokens": [token for _, token in held],
         "lease_seconds": lease_seconds,
     }
-    await run(connection, "extend_leases", params, timeout=timeout)
+    return {row[0] for row in await run(connection, "extend_leases", params, timeout=timeout)}
+
+
+async def extend_held_lease(
+    connection: Connection, job_id: UUID, token: LeaseToken, *, lease_seconds: float, timeout: float = 10.0
+) -> None:
+    """Prolong a lease whose row somebody else holds, waiting until it is let go.
+
+    Raises:
+        Unavailable: it was not let go in time, or the database does not answer.
+    """
+    params = {"id": job_id, "lease_token": token, "lease_seconds": lease_seconds}
+    await run(connection, "extend_held_lease", params, timeout=timeout)
+
+
+async def list_unknown_claims(
+    connection: Connection, worker_id: UUID, known: Collection[LeaseToken]
+) -> list[tuple[UUID, LeaseToken]]:
+    """Return the jobs (id, lease token) that a worker holds besides those with the *known* tokens."""
+    params = {"worker_id": worker_id, "lease_tokens": list(known)}
+    return [(row[0], row[1]) for row in await run(connection, "list_unknown_claims", params)]
 
 
 async def list_lost_leases(connection: Connection, held: Held, *, timeout: float = 10.0) -> dict[LeaseToken, str]:

@@ -115,9 +115,13 @@ class Attempt:
             self._task.add_done_callback(self._task_done)
         else:
             # A thread of its own, not from a pool: one that hangs must not keep the process from exiting.
-            threading.Thread(
+            thread = threading.Thread(
                 target=context.run, args=(self._execute_in_thread,), name=f"job-{self.claim.id}", daemon=True
-            ).start()
+            )
+            try:
+                thread.start()
+            except RuntimeError as error:  # no more threads: the attempt fails, and is tried again later
+                self._loop.call_soon(self._ended, self._raised(error))
 
     def stop(self, reason: StopReason) -> None:
         """Tell the executor to stop. A task is cancelled; a thread cannot be, so its end is not waited for."""
@@ -172,6 +176,8 @@ class Attempt:
         if not self.is_reported:
             if self.stop_reason is None and (self._finished_after or 0.0) >= self.handler.limit_seconds:
                 self.stop_reason = StopReason.TIMED_OUT  # it blocked the loop, so the timer could not fire
+            elif self.stop_reason is StopReason.RELEASED and outcome.kind == "completed":
+                self.stop_reason = None  # it came to its end all the same: running it again would be a waste
             self._report(outcome if self.stop_reason is None else self._outcome_of_stop())
         self._owner.ended(self)
 

@@ -8,6 +8,7 @@ gives the jobs back and ends the process.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 import time
@@ -18,12 +19,12 @@ from uuid import UUID
 import msgspec
 import structlog
 
-from jobqueue.errors import JobQueueError
+from jobqueue.errors import JobQueueError, Unavailable
 from jobqueue.job import Claim, LeaseToken
 from jobqueue.settings import Settings
 from jobqueue.store import jobs, workers
 from jobqueue.store.db import Line, connect
-from jobqueue.store.workers import WorkerRecord
+from jobqueue.store.workers import Held, WorkerRecord
 
 _RETRY_SECONDS = 0.5
 _LAST_RESORT_SECONDS = 2.0
@@ -57,9 +58,15 @@ class Holdings:
 
 
 class Heartbeat:
-    """Renews the leases of *holdings* and the worker's own record, every HEARTBEAT_SECONDS."""
+    """Renews the leases of *holdings* and the worker's own record, every HEARTBEAT_SECONDS.
+
+    ``stall_seconds`` is how long the worker's loop, which shows that it turns by setting ``loop_seen_at``, may be
+    blocked before the process is ended.
+    """
 
     def __init__(self, settings: Settings, record: WorkerRecord, holdings: Holdings) -> None:
+        self.stall_seconds = math.inf
+        self.loop_seen_at = time.monotonic()
         self._settings = settings
         self._record = record
         self._holdings = holdings
@@ -70,6 +77,8 @@ class Heartbeat:
         self._is_done = False
         self._last_resort_at: float | None = None
         self._last_resort: asyncio.Task[None] | None = None
+        self._held_line = Line(settings, "worker-held-leases")
+        self._waiting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start the thread; returns once it runs."""
@@ -116,6 +125,7 @@ class Heartbeat:
         line = Line(self._settings, "worker-heartbeat")
         pause = 0.0
         while not self._is_done:
+            self._end_when_stalled()
             try:
                 await self._beat(line)
                 pause = self._settings.heartbeat_seconds
@@ -128,6 +138,17 @@ class Heartbeat:
             await self._sleep(pause)
         await self._leave(line)
 
+    def _end_when_stalled(self) -> None:
+        """End the process when a job has blocked the worker's loop for longer than any job may take.
+
+        Nothing but this thread could notice: the time limits of all jobs are timers of that loop. The jobs it holds are
+        recovered by others, and count the attempt.
+        """
+        seconds = time.monotonic() - self.loop_seen_at
+        if seconds > self.stall_seconds:
+            log.critical("loop_blocked", seconds=round(seconds), jobs=[str(i) for i, _ in self._holdings.snapshot()])
+            os._exit(1)
+
     async def _sleep(self, seconds: float) -> None:
         self._nudge.clear()
         if self._is_done:
@@ -136,6 +157,18 @@ class Heartbeat:
             async with asyncio.timeout(seconds):
                 await self._nudge.wait()
 
+    def _wait_for_rows(self, held: Held) -> None:
+        """Stand in line for rows that somebody holds, on a connection of its own: leases may run out meanwhile."""
+        if held and (self._waiting is None or self._waiting.done()):
+            self._waiting = asyncio.create_task(self._extend_when_free(held), name="held-leases")
+
+    async def _extend_when_free(self, held: Held) -> None:
+        lease, timeout = self._settings.lease_seconds, self._settings.database_timeout_seconds + 1
+        for job_id, token in held:
+            with suppress(Unavailable):
+                async with self._held_line.use() as connection:
+                    await workers.extend_held_lease(connection, job_id, token, lease_seconds=lease, timeout=timeout)
+
     async def _beat(self, line: Line) -> None:
         held = self._holdings.snapshot()
         record = msgspec.structs.replace(self._record, running=len(held))
@@ -143,9 +176,10 @@ class Heartbeat:
         timeout = min(self._settings.database_timeout_seconds, self._settings.heartbeat_seconds)
         async with line.use() as connection:
             if held:
-                await workers.extend_leases(
+                extended = await workers.extend_leases(
                     connection, held, lease_seconds=self._settings.lease_seconds, timeout=timeout
                 )
+                self._wait_for_rows([each for each in held if each[1] not in extended])
             await workers.upsert_worker(connection, record, lease_seconds=self._settings.lease_seconds, timeout=timeout)
 
     async def _leave(self, line: Line) -> None:
@@ -156,6 +190,10 @@ class Heartbeat:
         except (JobQueueError, OSError) as error:
             log.warning("worker_record_left", error=str(error))
         await line.close()
+        if self._waiting is not None:
+            self._waiting.cancel()
+            await asyncio.wait({self._waiting})
+        await self._held_line.close()
 
     async def _end_by_force(self, at: float) -> None:
         """End the process *at* a monotonic time, with everything given back.

@@ -12,6 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from uuid import uuid4
 
 import structlog
@@ -23,10 +24,10 @@ from jobqueue.job import Claim, LeaseToken, Priority, Status
 from jobqueue.settings import Settings
 from jobqueue.store.claims import Claimed, claim_jobs
 from jobqueue.store.db import Line
-from jobqueue.store.jobs import LogLine, Outcome
+from jobqueue.store.jobs import LogLine, Outcome, release_jobs
 from jobqueue.store.listen import CANCEL_CHANNEL, JOBS_CHANNEL, Listener
 from jobqueue.store.redis import RedisLink
-from jobqueue.store.workers import Held, WorkerRecord
+from jobqueue.store.workers import Held, WorkerRecord, list_unknown_claims
 from jobqueue.telemetry import (
     BACKOFF_SECONDS,
     DEQUEUE,
@@ -49,6 +50,8 @@ from jobqueue.worker.watch import Watch
 
 MAX_BATCH = 200
 """Largest claim; past it the planner joins by sequential scan, and memory and lock times grow."""
+
+_PROGRESS_SECONDS = 1.0
 
 LAST_RESORT_SECONDS = 3.0
 """How long past the grace period a stop may take before the process is ended by force."""
@@ -74,6 +77,8 @@ class Worker:
         }
         self._wait_seconds = {priority.value: JOB_WAIT_SECONDS.labels(priority.value) for priority in Priority}
         self._attempts: dict[LeaseToken, Attempt] = {}
+        self._stuck_since: float | None = None  # when the last slot was taken by an executor that ignored its end
+        self._has_lost_an_answer = False  # of a claim, which may have taken jobs all the same
         self._left_behind = 0  # attempts whose outcome is written, but whose executor has not ended
         self._holdings = Holdings()
         record = WorkerRecord(
@@ -135,6 +140,7 @@ class Worker:
                     parts.create_task(part.run(), name=type(part).__name__)
                     for part in (self._watch, self._maintenance, self._listener)
                 ]
+                tasks.append(parts.create_task(self._show_progress(), name="progress"))
                 await self._claim_until_stopped()
                 await self._finish_running()
                 for task in tasks:
@@ -148,6 +154,11 @@ class Worker:
             await self._finish_running()
         await self._close(handler)
         return self._exit_code
+
+    async def _show_progress(self) -> None:
+        while True:
+            self._heartbeat.loop_seen_at = time.monotonic()
+            await asyncio.sleep(_PROGRESS_SECONDS)
 
     async def _claim_until_stopped(self) -> None:
         while not self._stop.is_set():
@@ -163,11 +174,15 @@ class Worker:
                     break
                 await self._wait_for_slot()
                 continue
+            self._stuck_since = None
             wanted = min(free, MAX_BATCH)
             self._sleeper.about_to_look()
             try:
+                if self._has_lost_an_answer:
+                    await self._hand_back_unknown()
                 claimed = await self._claim(wanted)
             except Unavailable as error:
+                self._has_lost_an_answer = True
                 self._low_water.forget()
                 await self._sleeper.after_failure(error, self._stop)
                 continue
@@ -181,6 +196,15 @@ class Worker:
                 next_due_seconds=claimed.next_due_seconds,
                 full_look_seconds=self._low_water.seconds_to_full_look(),
             )
+
+    async def _hand_back_unknown(self) -> None:
+        """Hand back what a claim took whose answer did not arrive: nobody runs it, and it shall not cost an attempt."""
+        async with self._claim_line.use() as connection:
+            unknown = await list_unknown_claims(connection, self.id, self._attempts.keys())
+            if unknown:
+                log.warning("claims_handed_back", jobs=[str(job_id) for job_id, _ in unknown])
+                await release_jobs(connection, unknown)
+        self._has_lost_an_answer = False
 
     async def _claim(self, wanted: int) -> Claimed:
         async with self._claim_line.use() as connection:
@@ -202,6 +226,7 @@ class Worker:
         if not claims:
             return
         DEQUEUE.inc(len(claims))
+        self._bound_stalls({claim.type for claim in claims})
         self._holdings.add(claims)
         for claim in claims:
             self._wait_seconds[claim.priority].observe(claim.wait_seconds)
@@ -211,6 +236,11 @@ class Worker:
             self._attempts[claim.lease_token] = attempt
             attempt.start()
         JOBS_ACTIVE.set(len(self._attempts))
+
+    def _bound_stalls(self, types: set[str]) -> None:
+        """Let the heartbeat bear a blocked loop as long as the longest time limit of the jobs held, and the grace."""
+        longest = max(self._handlers[name].limit_seconds for name in types) + self._settings.shutdown_grace_seconds
+        self._heartbeat.stall_seconds = max(longest, self._heartbeat.stall_seconds if self._attempts else 0.0)
 
     def reported(self, attempt: Attempt, outcome: Outcome | None) -> None:
         """Take an attempt's outcome and write it (see ``attempt.Owner``)."""
@@ -276,18 +306,31 @@ class Worker:
             attempt.stop(StopReason.LOST)
 
     async def _wait_for_slot(self) -> None:
+        """Wait until a slot is free; with all of them stuck, not longer than that is borne."""
         self._slot_changed.clear()
-        if len(self._attempts) >= self._settings.worker_concurrency and not self._stop.is_set():
-            await self._slot_changed.wait()
+        if len(self._attempts) < self._settings.worker_concurrency or self._stop.is_set():
+            return
+        patience = None if self._stuck_since is None else self._settings.shutdown_grace_seconds
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await self._slot_changed.wait()
 
     def _all_stuck(self) -> bool:
-        """Tell whether every slot is held by an executor that ignored its end. Only a new process helps then."""
-        stuck = self._left_behind == len(self._attempts)
-        if stuck:
-            log.critical("all_slots_stuck", jobs=[str(attempt.claim.id) for attempt in self._attempts.values()])
-            self._exit_code = 1
-            self.request_stop()
-        return stuck
+        """Tell whether every slot has been held for a whole grace period by an executor that ignored its end.
+
+        Only a new process helps then. Plain functions that were cancelled or have overrun may well end in that time.
+        """
+        if self._left_behind < len(self._attempts):
+            self._stuck_since = None
+            return False
+        now = time.monotonic()
+        self._stuck_since = now if self._stuck_since is None else self._stuck_since
+        if now - self._stuck_since < self._settings.shutdown_grace_seconds:
+            return False
+        log.critical("all_slots_stuck", jobs=[str(attempt.claim.id) for attempt in self._attempts.values()])
+        self._exit_code = 1
+        self.request_stop()
+        return True
 
     async def _hand_back(self, held: Held) -> None:
         if not held:

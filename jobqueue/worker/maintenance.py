@@ -25,6 +25,7 @@ from jobqueue.telemetry import QUEUE_DEPTH, RECOVERY_ACTIONS
 PRUNE_SECONDS = 60.0
 MIRROR_SECONDS = 2.0
 _PAGE = 200
+_LARGEST_PRUNE = 1_000
 
 log = structlog.get_logger("jobqueue.worker")
 
@@ -37,6 +38,10 @@ class Maintenance:
         self._redis = redis
         self._recovered = recovered
         self._line = Line(settings, "worker-maintenance")
+        self._recovery_line = Line(settings, "worker-recovery")  # of its own: pruning may take long
+        self._was_away = False
+        self._recovers_from = 0.0
+        self._prune_page = _LARGEST_PRUNE
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -47,11 +52,30 @@ class Maintenance:
                 timers.create_task(_every(PRUNE_SECONDS, self._prune))
         finally:
             await self._line.close()
+            await self._recovery_line.close()
 
     async def _recover(self) -> None:
+        try:
+            if self._owners_have_had_time():
+                await self._recover_now()
+        except Unavailable:
+            self._was_away = True
+            raise
+
+    def _owners_have_had_time(self) -> bool:
+        """Tell whether owners of jobs could renew their leases since the database was last away.
+
+        It may be this very moment that it is back, and then the leases of everybody have run out.
+        """
+        now = time.monotonic()
+        if self._was_away:
+            self._was_away, self._recovers_from = False, now + self._settings.lease_seconds
+        return now >= self._recovers_from
+
+    async def _recover_now(self) -> None:
         stuck_seconds = self._settings.recovery_stuck_threshold_minutes * 60
         while True:
-            async with self._line.use() as connection:
+            async with self._recovery_line.use() as connection:
                 lost = await workers.list_lost_jobs(
                     connection,
                     lease_seconds=self._settings.lease_seconds,
@@ -78,10 +102,17 @@ class Maintenance:
             await history.prune_job_minutes(connection)
         if not self._settings.retention_days:
             return
-        removed = _PAGE
+        seconds = self._settings.retention_days * 86_400
+        removed = 1
         while removed:
-            async with self._line.use() as connection:
-                removed = await jobs.prune_jobs(connection, retention_seconds=self._settings.retention_days * 86_400)
+            try:
+                async with self._line.use() as connection:
+                    removed = await jobs.prune_jobs(connection, retention_seconds=seconds, max_jobs=self._prune_page)
+            except Unavailable:
+                # Perhaps it took too long: some jobs have very long logs.
+                self._prune_page = max(1, self._prune_page // 2)
+                raise
+        self._prune_page = min(_LARGEST_PRUNE, self._prune_page * 2)
 
     async def _mirror(self) -> None:
         async with self._line.use() as connection:

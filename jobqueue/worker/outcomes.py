@@ -20,7 +20,7 @@ from jobqueue.errors import Unavailable
 from jobqueue.job import LeaseToken, Status
 from jobqueue.settings import Settings
 from jobqueue.store import jobs
-from jobqueue.store.db import REFUSED, Connection, Line
+from jobqueue.store.db import REFUSED, Connection, Line, was_slow
 from jobqueue.store.jobs import LogLine, Outcome
 from jobqueue.store.workers import Held
 
@@ -28,6 +28,7 @@ MAX_LINES_WAITING = 20_000
 _MAX_BATCH = 200
 _MAX_BATCH_BYTES = 8_000_000
 _LONGEST_PAUSE_SECONDS = 2.0
+_LOCK_SECONDS = 1.0
 _REFUSED_ERROR = "The outcome of this attempt was refused by the database"
 
 Statuses = dict[LeaseToken, Status]
@@ -38,6 +39,10 @@ with None when these outcomes could not be written at all."""
 Result = TypeVar("Result")
 
 log = structlog.get_logger("jobqueue.worker")
+
+
+class _RowHeld(Exception):
+    """Somebody holds a row that is to be written."""
 
 
 class _TimedLine(msgspec.Struct, frozen=True):
@@ -52,9 +57,11 @@ class OutcomeWriter:
     """
 
     def __init__(self, settings: Settings, written: Written) -> None:
-        self._connection = Line(settings, "worker-outcomes")
+        # Nobody of ours holds a running job's row for long, but a person may: the others must not wait with that one.
+        self._connection = Line(settings, "worker-outcomes", lock_seconds=_LOCK_SECONDS)
         self._written = written
         # Outcomes are bounded by the slots, lines by MAX_LINES_WAITING.
+        self._held: list[Outcome] = []  # of the batch that is being written: somebody holds their rows
         self._waiting: deque[Outcome | _TimedLine] = deque()
         self._writer: asyncio.Task[None] | None = None
 
@@ -95,12 +102,15 @@ class OutcomeWriter:
         while self._waiting:
             outcomes, lines = self._take_batch()
             try:
-                statuses = await self._write(outcomes, lines)
+                statuses: Statuses | None = await self._write(outcomes, lines)
             except Exception as error:  # noqa: BLE001  whatever it was, the slots must be freed
                 log.error("outcomes_not_written", jobs=[str(outcome.id) for outcome in outcomes], error=str(error))
                 statuses = None
-            if outcomes:
-                self._written(outcomes, statuses)
+            held, self._held = self._held, []
+            written = [outcome for outcome in outcomes if outcome not in held]
+            if written:
+                self._written(written, statuses)
+            self._waiting.extend(held)
 
     async def _write(self, outcomes: list[Outcome], lines: list[_TimedLine]) -> Statuses | None:
         if lines:
@@ -123,11 +133,17 @@ class OutcomeWriter:
     async def _finish(self, outcomes: list[Outcome]) -> Statuses:
         try:
             return await self._persist(
-                lambda connection, is_repeat: jobs.finish_jobs(connection, outcomes, is_repeat=is_repeat)
+                lambda connection, is_repeat: jobs.finish_jobs(connection, outcomes, is_repeat=is_repeat),
+                waits_for_locks=False,
             )
         except REFUSED as error:
             if len(outcomes) == 1:
                 return await self._finish_refused(outcomes[0], error)
+        except _RowHeld:
+            if len(outcomes) == 1:
+                log.warning("outcome_waits_for_a_lock", job_id=str(outcomes[0].id))
+                self._held += outcomes
+                return {}
         statuses: Statuses = {}
         for outcome in outcomes:
             statuses.update(await self._finish([outcome]))
@@ -141,14 +157,22 @@ class OutcomeWriter:
         failed = msgspec.structs.replace(outcome, kind="failed", result=None, error=_REFUSED_ERROR)
         return await self._finish([failed])
 
-    async def _persist(self, write: Callable[[Connection, bool], Awaitable[Result]]) -> Result:
-        """Run *write* until the database takes it. The leases are renewed meanwhile, or recovered by others."""
+    async def _persist(
+        self, write: Callable[[Connection, bool], Awaitable[Result]], *, waits_for_locks: bool = True
+    ) -> Result:
+        """Run *write* until the database takes it. The leases are renewed meanwhile, or recovered by others.
+
+        Raises:
+            _RowHeld: somebody holds a row for long, and this one does not wait for locks.
+        """
         pause, is_repeat = 0.05, False
         while True:
             try:
                 async with self._connection.use() as connection:
                     return await write(connection, is_repeat)
             except Unavailable as error:
+                if was_slow(error) and not waits_for_locks:
+                    raise _RowHeld from error
                 log.warning("outcomes_wait", error=str(error), seconds=pause)
                 await asyncio.sleep(pause)
                 pause, is_repeat = min(pause * 2, _LONGEST_PAUSE_SECONDS), True

@@ -62,6 +62,25 @@ CREATE FUNCTION error_group(error text) RETURNS text LANGUAGE sql IMMUTABLE PARA
 RETURN left(regexp_replace(split_part(left(error, 500), E'\n', 1),
   '[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|0x[0-9a-fA-F]+|[0-9]+', '#', 'g'), 200);
 
+-- An attempt is counted by its claim: numbers come again when a job is handed back or retried by hand.
+CREATE OR REPLACE VIEW job_attempts AS
+WITH numbered AS (
+  SELECT *, count(*) FILTER (WHERE event = 'claimed') OVER (PARTITION BY job_id ORDER BY created_at, id) AS claim
+  FROM job_logs
+  WHERE attempt IS NOT NULL AND event NOT IN ('executor', 'discarded')
+)
+SELECT job_id,
+       max(attempt) AS attempt,
+       min(created_at) FILTER (WHERE event = 'claimed') AS started_at,
+       max(created_at) FILTER (WHERE event <> 'claimed') AS finished_at,
+       (array_agg(event ORDER BY created_at DESC, id DESC) FILTER (WHERE event <> 'claimed'))[1] AS outcome,
+       (array_agg(message ORDER BY created_at DESC, id DESC)
+         FILTER (WHERE event IN ('retried', 'failed', 'recovered')))[1] AS message
+FROM numbered
+WHERE claim > 0
+GROUP BY job_id, claim;
+
+COMMENT ON COLUMN job_logs.event IS 'claimed, completed, retried, failed, released, recovered, cancelled, discarded, executor, created or retry_now.';
 COMMENT ON COLUMN job_counts.minute IS 'When: the minute of creation or end; null for other changes, and once it is in job_minutes.';
 COMMENT ON TABLE job_minutes IS 'Jobs that were created (queued) or ended (the other statuses) in each minute of the last week.';
 COMMENT ON COLUMN job_minutes.minute IS 'Beginning of the minute.';

@@ -61,12 +61,12 @@ def _nothing_is_lost(world: World, jobs: dict[str, tuple], runs: dict[str, list[
     for job_id, (status, *_) in jobs.items():
         if status not in FINAL:
             yield f"INV-1: {job_id} is {status} and not at its end"
-        if (
-            status == "completed"
-            and job_id not in world.unwritten
-            and not any(run.outcome == "ok" for run in runs[job_id])
-        ):
+        if job_id in world.unwritten:
+            continue
+        if status == "completed" and not any(run.outcome == "ok" for run in runs[job_id]):
             yield f"INV-1: {job_id} is completed and never came to its end"
+        if status == "failed" and not runs[job_id] and not world.losses:
+            yield f"INV-1: {job_id} failed and was never started"
 
 
 def _nothing_is_stolen(world: World, runs: dict[str, list[Run]]) -> Iterator[str]:
@@ -129,6 +129,8 @@ def _recovery_is_bounded(world: World, runs: dict[str, list[Run]]) -> Iterator[s
             since = [
                 loss.since for loss in world.losses if loss.pid == earlier.pid and loss.since >= earlier.started_at
             ]
+            if any(began <= later.started_at and ended >= earlier.started_at for began, ended in world.outages):
+                continue  # while the database was away nobody could recover, and afterwards the owners get their time
             if since and earlier.ended_at is None and later.started_at - min(since) > bound:
                 took = later.started_at - min(since)
                 yield f"INV-6: {job_id} started again {took:.1f} s after its worker was lost, {bound:g} s are allowed"

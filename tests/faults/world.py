@@ -216,7 +216,12 @@ class World:
             time.sleep(0.5)
 
     def note_end(self, process: Process) -> None:
-        """Note that a process has ended by itself."""
+        """Note that a process has ended. After an orderly stop (exit code 0) nothing of its is lost."""
+        code = process.exit_code()
+        if code == 0:
+            return
+        if code not in {-signal.SIGKILL, 137, 9} and not self.outages:
+            self.unexpected.append(f"INV-8: {process.name} ended by itself with {code}: {process.text()[-400:]}")
         if process.lost_at is None:
             process.lost_at = time.monotonic()
         self.losses.append(Loss(process.pid, process.lost_at))
@@ -314,7 +319,7 @@ class World:
         return list(await asyncio.gather(*(one(number) for number in range(count))))
 
     async def starts_within(self, seconds: float) -> None:
-        """Fail unless a new job starts within *seconds*, whether it is created over HTTP or by an INSERT."""
+        """Fail unless a new job that is created over HTTP starts within *seconds*."""
         started = time.monotonic()
         job_id = await self.client.insist({}, key=uuid4().hex)
         [run] = await self.until(lambda: self.runs(job_id), "a new job starts", (seconds + 5) * self.patience)

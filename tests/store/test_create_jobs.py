@@ -225,3 +225,14 @@ async def test_an_insert_sends_no_notification_while_all_workers_are_busy(
     await others[0].execute("NOTIFY done")
 
     assert [n.channel async for n in connection.notifies(timeout=10, stop_after=1)] == ["done"]
+
+
+async def test_a_key_used_in_sql_is_a_replay_and_no_mismatch_since_nobody_knows_the_body(
+    connection: Connection, sql: psycopg.Connection
+) -> None:
+    sql.execute("INSERT INTO jobs (type, idempotency_key) VALUES ('email_send', 'order-1')")
+    new = NewJob(id=new_id(), type="email_send", payload=b"{}", idempotency_key="order-1", request_hash=b"x" * 16)
+
+    [outcome] = await jobs.create_jobs(connection, [new])
+
+    assert (outcome.is_replay, outcome.is_mismatch) == (True, False)

@@ -12,7 +12,7 @@ import pytest
 
 from jobqueue.job import Status
 from jobqueue.settings import Settings
-from jobqueue.store import jobs, workers
+from jobqueue.store import jobs, search, workers
 from jobqueue.store.db import Connection
 from jobqueue.store.workers import LostJob, WorkerRecord
 from tests.jobs import add, add_many, claim, expire, finish, messages, owned, read, recover
@@ -336,3 +336,20 @@ async def test_times_and_delays_do_not_depend_on_the_time_zone_of_the_session(
     assert job.created_at.utcoffset() is not None
     assert job.created_at.utcoffset().total_seconds() == 0  # type: ignore[union-attr]
     assert 59 < (job.next_run_at - job.started_at).total_seconds() < 70
+
+
+async def test_the_view_of_attempts_tells_each_claim_although_numbers_come_again(
+    connection: Connection, sql: psycopg.Connection
+) -> None:
+    job = await add(connection, max_attempts=1)
+    [first] = await claim(connection)
+    await jobs.release_jobs(connection, [(first.id, first.lease_token)])
+    [second] = await claim(connection)
+    await finish(connection, second, "failed", error="no")
+    await search.retry_jobs(connection, [job.id], actor="test")
+    [third] = await claim(connection)
+    await finish(connection, third)
+
+    seen = sql.execute("SELECT attempt, outcome FROM job_attempts ORDER BY started_at").fetchall()
+
+    assert seen == [(1, "released"), (1, "failed"), (1, "completed")]

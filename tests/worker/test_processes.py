@@ -67,7 +67,7 @@ async def test_jobs_longer_than_the_grace_period_are_handed_back_uncounted_and_t
     for job in added:
         now = await read(connection, job)
         assert (now.status, now.attempts, now.started_at, now.error) == (Status.QUEUED, 0, None, None)
-    assert "Released by a stopping worker" in (await messages(connection, added[0]))[-1]
+    assert "Handed back by its worker" in (await messages(connection, added[0]))[-1]
 
 
 async def test_a_worker_whose_loop_is_blocked_hands_its_jobs_back_and_ends_all_the_same(

@@ -14,8 +14,7 @@ async def postgres_crash(world: World) -> None:
         await asyncio.sleep(world.rng.uniform(0.3, 1.0))
         with world.outage():
             world.crash_postgres()
-        seen = len(world.runs())
-        await world.until(lambda seen=seen: len(world.runs()) > seen, "jobs start again", 10)
+        await world.starts_within(10)
     await load
     await world.drained()
     await world.is_alive()
