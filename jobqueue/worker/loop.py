@@ -207,6 +207,7 @@ class Worker:
         self._has_lost_an_answer = False
 
     async def _claim(self, wanted: int) -> Claimed:
+        asked_at = time.monotonic()
         async with self._claim_line.use() as connection:
             after = self._low_water.start()
             claimed = await claim_jobs(
@@ -219,6 +220,9 @@ class Worker:
                 after=after,
                 timeout=self._settings.database_timeout_seconds,
             )
+            if time.monotonic() - asked_at > self._settings.lease_seconds:
+                # This process stood still: others may be running these jobs by now.
+                raise Unavailable("The answer to the claim came after the end of its leases")
             self._low_water.claimed(claimed.marks)
             return claimed
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Callable
 
 import psycopg
@@ -133,6 +134,27 @@ async def test_a_claim_whose_answer_is_lost_is_handed_back_at_once_and_costs_not
         async with run_worker(quick(database_url=proxy.url, lease_seconds=600)):
             await asyncio.wait_for(proxy.dropped.wait(), 20)
             done = await until_status(connection, job, "completed")
+
+    assert len(ledger.entries("start")) == 1
+    assert done.attempts == 1
+
+
+async def test_a_claim_whose_answer_comes_after_its_lease_is_not_started_and_costs_nothing(
+    connection: Connection,
+    run_worker: RunWorker,
+    quick: Quick,
+    settings: Settings,
+    ledger: Ledger,
+    sql: psycopg.Connection,
+) -> None:
+    async with proxied(settings) as proxy, run_worker(quick(database_url=proxy.url, lease_seconds=1.2)):
+        await eventually(lambda: sql.execute("SELECT count(*) FROM workers").fetchone() == (1,), "the worker is there")
+        proxy.freeze()
+        job = await add(connection, "probe", payload={"ledger": str(ledger.path)})
+        frozen_until = time.monotonic() + 2
+        await eventually(lambda: time.monotonic() > frozen_until, "a lease has passed")
+        proxy.thaw()
+        done = await until_status(connection, job, "completed")
 
     assert len(ledger.entries("start")) == 1
     assert done.attempts == 1

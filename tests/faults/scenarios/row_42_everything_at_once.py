@@ -13,7 +13,7 @@ async def everything_at_once(world: World) -> None:
     """All faults in a random order while 20 jobs a second come in and some are cancelled: nothing lost or stolen."""
     await world.api()
     await world.keep_workers(3, worker_concurrency=4)
-    until = time.monotonic() + max(15.0, 3600 * world.size if world.size >= 1 else 0)
+    until = time.monotonic() + max(15.0, 3600 * world.size if world.size > 0.1 else 0)
     load = asyncio.create_task(send_until(world, until))
     faults = [kill, freeze, terminate, crash, empty_redis, kill_redis, stop]
     while time.monotonic() < until:
