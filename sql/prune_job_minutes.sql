@@ -1,5 +1,5 @@
 -- Removes the minutes that no chart shows any more.
--- caller: store.history.prune_job_minutes
+-- caller: store.stats.prune_job_minutes
 -- params: none
 -- index: job_minutes_pkey
 -- locks: the rows it removes; nobody adds to minutes that old

@@ -92,8 +92,3 @@ async def list_error_groups(
 async def read_system(connection: Connection) -> System:
     """Return the state of the server."""
     return System(*(await run(connection, "read_system"))[0])
-
-
-async def prune_job_minutes(connection: Connection) -> None:
-    """Remove the minutes that are older than a week."""
-    await run(connection, "prune_job_minutes")

@@ -57,6 +57,11 @@ async def fold_job_counts(connection: Connection) -> None:
     await run(connection, "fold_job_counts")
 
 
+async def prune_job_minutes(connection: Connection) -> None:
+    """Remove the minutes that are older than a week."""
+    await run(connection, "prune_job_minutes")
+
+
 async def check_database(connection: Connection, *, timeout: float = 2.0) -> tuple[str, bool]:
     """Return the server's version and whether it refuses writes."""
     version, is_read_only = (await run(connection, "check_database", timeout=timeout))[0]

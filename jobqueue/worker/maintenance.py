@@ -16,7 +16,7 @@ import structlog
 from jobqueue.backoff import recovery_delay_seconds
 from jobqueue.errors import Unavailable
 from jobqueue.settings import Settings
-from jobqueue.store import history, jobs, stats, workers
+from jobqueue.store import jobs, stats, workers
 from jobqueue.store.db import Line
 from jobqueue.store.mirror import write_depths
 from jobqueue.store.redis import RedisLink
@@ -99,7 +99,7 @@ class Maintenance:
     async def _prune(self) -> None:
         async with self._line.use() as connection:
             await workers.prune_workers(connection, lease_seconds=self._settings.lease_seconds)
-            await history.prune_job_minutes(connection)
+            await stats.prune_job_minutes(connection)
         if not self._settings.retention_days:
             return
         seconds = self._settings.retention_days * 86_400

@@ -210,7 +210,7 @@ async def test_minutes_older_than_a_week_are_forgotten(connection: Connection, s
     await add_many(connection, 2)
     await stats.fold_job_counts(connection)
 
-    await history.prune_job_minutes(connection)
+    await stats.prune_job_minutes(connection)
 
     assert sql.execute("SELECT sum(jobs)::int FROM job_minutes").fetchone() == (2,)
 
