@@ -54,7 +54,7 @@ async def answer_create(parts: Parts, scope: HTTPScope, receive: Receive, reques
         body, payload = parse(raw)
         checked = check(body, payload, _header_key(headers))
         del body, payload, raw  # a job that waits to be written is held as its text alone
-        await _check_names(parts, checked)
+        await check_names(parts, checked)
         await _check_rate(parts, scope)
         with create_span(_traceparent(headers), checked.type) as trace:
             written = parts.writer.put(checked.new_job(trace))
@@ -108,7 +108,13 @@ def _header_key(headers: dict[bytes, bytes]) -> str | None:
     return text
 
 
-async def _check_names(parts: Parts, checked: Checked) -> None:
+async def check_names(parts: Parts, checked: Checked) -> None:
+    """Check what only the catalog and the executor know.
+
+    Raises:
+        InvalidInput: the type or the queue does not exist, or the payload is not one of this type.
+        Unavailable: the catalog has to be asked, and the database is away.
+    """
     await parts.known.require_type(checked.type)
     await parts.known.require_queue(checked.queue)
     validate_payload(checked.type, checked.payload_value)

@@ -14,6 +14,9 @@ from jobqueue.store.db import Connection, run
 SEARCH_SECONDS = 3.0
 """Longest time a search may take; one for a text can have to read the whole table."""
 
+MAX_LINES = 500
+"""So many lines of an executor are shown; a person reads no more, and a page stays light."""
+
 
 class JobSearch(msgspec.Struct, frozen=True, kw_only=True):
     """What to look for; None matches everything. *since* and *until* are of creation; *value* belongs to *path*."""
@@ -104,8 +107,8 @@ async def list_running_jobs(connection: Connection, *, max_jobs: int = 500) -> l
     return [RunningJob(*row) for row in await run(connection, "list_running_jobs", {"max_jobs": max_jobs})]
 
 
-async def list_job_events(connection: Connection, job_id: UUID, *, max_lines: int = 2000) -> list[JobEvent]:
-    """Return a job's log, oldest first."""
+async def list_job_events(connection: Connection, job_id: UUID, *, max_lines: int = MAX_LINES) -> list[JobEvent]:
+    """Return a job's log, oldest first: what happened to it, and the latest *max_lines* that its executor wrote."""
     params = {"job_id": job_id, "max_lines": max_lines}
     return [JobEvent(*row) for row in await run(connection, "list_job_events", params)]
 

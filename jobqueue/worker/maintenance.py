@@ -6,6 +6,7 @@ Safe on any number of workers at once: each statement skips rows that another is
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -39,7 +40,7 @@ class Maintenance:
         self._recovered = recovered
         self._line = Line(settings, "worker-maintenance")
         self._recovery_line = Line(settings, "worker-recovery")  # of its own: pruning may take long
-        self._was_away = False
+        self._failing_since = math.inf
         self._recovers_from = 0.0
         self._prune_page = _LARGEST_PRUNE
 
@@ -55,21 +56,23 @@ class Maintenance:
             await self._recovery_line.close()
 
     async def _recover(self) -> None:
+        started = time.monotonic()
         try:
-            if self._owners_have_had_time():
-                await self._recover_now()
+            await self._recover_now()
         except Unavailable:
-            self._was_away = True
+            self._failing_since = min(self._failing_since, started)
             raise
 
     def _owners_have_had_time(self) -> bool:
-        """Tell whether owners of jobs could renew their leases since the database was last away.
+        """Tell, when the database has answered, whether owners of jobs could renew their leases.
 
-        It may be this very moment that it is back, and then the leases of everybody have run out.
+        Not when it has been away for so long that the leases of everybody may have run out: it may be this very moment
+        that it is back. A connection that was merely cut delays nothing.
         """
-        now = time.monotonic()
-        if self._was_away:
-            self._was_away, self._recovers_from = False, now + self._settings.lease_seconds
+        now, lease = time.monotonic(), self._settings.lease_seconds
+        if now - self._failing_since > lease / 2:
+            self._recovers_from = now + lease
+        self._failing_since = math.inf
         return now >= self._recovers_from
 
     async def _recover_now(self) -> None:
@@ -82,6 +85,8 @@ class Maintenance:
                     stuck_seconds=stuck_seconds,
                     max_jobs=_PAGE,
                 )
+                if not self._owners_have_had_time():
+                    return
                 delays = [self._delay(job.attempts) for job in lost]
                 done = await workers.recover_jobs(connection, lost, delays, stuck_seconds=stuck_seconds) if lost else {}
             for job_id, status in done.items():

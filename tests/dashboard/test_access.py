@@ -74,13 +74,10 @@ async def test_cookies_that_were_tampered_with_are_not_believed(visit: Visit) ->
             f"{session}.reader.{int(expires) + 9999}.{signature}",
             f"{session}.reader.x.{signature}",
             f"{session}.reader.1.{signature}",
-            "…",
             "",
         ):
-            response = await person.http.get(
-                "/", headers={"Cookie": f"jobqueue_session={forged}"} if forged.isascii() else {}
-            )
-            assert response.status_code == 303 or not forged.isascii(), forged
+            response = await person.http.get("/", headers={"Cookie": f"jobqueue_session={forged}"})
+            assert response.status_code == 303, forged
 
 
 async def test_a_name_from_the_proxy_is_believed_from_the_proxy_alone(visit: Visit, connection: Connection) -> None:

@@ -234,6 +234,26 @@ async def test_a_payload_of_megabytes_is_cut_and_the_page_stays_small(
     assert "characters in all" in person.text
 
 
+async def test_of_a_log_without_end_the_latest_lines_and_every_attempt_are_shown(
+    person: Person, connection: Connection, sql: psycopg.Connection
+) -> None:
+    job = await add(connection)
+    await claim(connection)
+    sql.execute(
+        "INSERT INTO job_logs (job_id, message, created_at) SELECT %s, 'line ' || n || '.', now() + n * interval '1 ms'"
+        " FROM generate_series(1, 3000) AS n",
+        (job.id,),
+    )
+
+    response = await person.get(f"/jobs/{job.id}")
+
+    assert "line 3000." in person.text
+    assert "line 100." not in person.text
+    assert "Attempt 1" in person.text
+    assert "the latest 500 lines" in person.text
+    assert len(response.content) < 200_000
+
+
 async def test_workers_show_what_they_run_and_whether_they_are_lost(
     person: Person, connection: Connection, sql: psycopg.Connection
 ) -> None:

@@ -14,11 +14,10 @@ import structlog
 from litestar import Request, Response, post
 
 from jobqueue.errors import Conflict, InvalidInput, Unavailable
-from jobqueue.executors import validate_payload
 from jobqueue.job import Status
 from jobqueue.server.admission import Hold
 from jobqueue.server.body import check, parse
-from jobqueue.server.create import take_turn
+from jobqueue.server.create import check_names, take_turn
 from jobqueue.server.dashboard.access import Visitor, safe_path
 from jobqueue.server.dashboard.new_job import body_of, filled
 from jobqueue.server.dashboard.pages import parts_of
@@ -49,9 +48,7 @@ async def create(request: Request[Any, Any, Any]) -> Response[Any]:
     try:
         body, payload = parse(raw)
         checked = check(body, payload, None)
-        await parts.known.require_type(checked.type)
-        await parts.known.require_queue(checked.queue)
-        validate_payload(checked.type, checked.payload_value)
+        await check_names(parts, checked)
         if not problems:
             wait_seconds = await take_turn(parts, request.scope)
         if not problems and not wait_seconds:

@@ -146,6 +146,8 @@ async def job(request: Request[Any, Any, Any]) -> Response[str]:
         visitor,
         job=found,
         events=events,
+        has_more_lines=sum(event.event == "executor" for event in events) >= search.MAX_LINES,
+        max_lines=search.MAX_LINES,
         attempts=story.attempts_of(found, events),
         ahead=ahead,
         why=story.why_waiting(found, ahead, workers),
